@@ -1,0 +1,110 @@
+"""The readable loop: AIS and mAIS line by line as in the paper, for every kind of unit, in float64.
+
+The path of distributions is −E_k = (1−β_k) ln P̃_0 + β_k (−E) (eq. P_k(x)_beta_k; the paper's inline formula
+for E_k has a sign slip on ln P_0). With an independent base only the fields move: the hidden side given v
+has fields c0 + β_k·gap(v), where gap(v) = (c − c0) + vᵀW, so one matrix product serves the weight at step k
+and the move that follows it.
+
+This module is the truth that the fast engines are tested against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .plan import Plan
+from .random import HIDDEN, JOINT, VISIBLE, uniforms
+from .transitions import gibbs
+from .units import Array
+
+_CHUNK = 4096  # chains annealed together; bounds the memory, changes nothing else
+
+
+class Path:
+    """P_0 … P_K for a set of chains, oriented so that the visible side is the one that is sampled."""
+
+    def __init__(self, plan: Plan, chains: NDArray[np.uint64]) -> None:
+        swap = plan.method == "mais-h"
+        model = plan.model.transposed() if swap else plan.model
+        base = plan.base.transposed() if swap else plan.base
+        self.betas, self.seed, self.chains = plan.betas, plan.seed, chains
+        self.visible, self.hidden = model.visible_units, model.hidden_units
+        self.n_visible, self.n_hidden = model.n_visible, model.n_hidden
+        self.weights, b, c = model.natural
+        self.b0, self.c0 = base.visible, base.hidden
+        self.gap_b, self.gap_c = b - self.b0, c - self.c0
+        self.visible_side, self.hidden_side = (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN)
+
+    def gap(self, v: Array) -> Array:
+        """Return (c − c0) + vᵀW: the fields of the hidden side under β are c0 + β·gap."""
+        return self.gap_c + v @ self.weights
+
+    def draw_visible_base(self) -> Array:
+        """Draw v⁽¹⁾ from P_0(v)."""
+        fields = np.broadcast_to(self.b0, (len(self.chains), len(self.b0)))
+        return self.visible.draw(fields, self._uniforms(0, self.visible_side, self.n_visible))
+
+    def draw_visible(self, k: int, h: Array, step: int) -> Array:
+        """Draw v from P_k(v|h) (eq. conditional_dist_V|H)."""
+        fields = self.b0 + self.betas[k] * (self.gap_b + h @ self.weights.T)
+        return self.visible.draw(fields, self._uniforms(step, self.visible_side, self.n_visible))
+
+    def draw_hidden(self, k: int, gap: Array, step: int, side: int | None = None) -> Array:
+        """Draw h from P_k(h|v) (eq. conditional_dist_H|V), given gap(v)."""
+        side = self.hidden_side if side is None else side
+        fields = self.c0 + self.betas[k] * gap
+        return self.hidden.draw(fields, self._uniforms(step, side, self.n_hidden))
+
+    def log_w(self, k: int, v: Array, h: Array, gap: Array) -> Array:
+        """ln w_k(v, h) = −E_k + E_{k−1} (eq. AIS_IW_wk)."""
+        return (self.betas[k] - self.betas[k - 1]) * (v @ self.gap_b + (gap * h).sum(axis=1))
+
+    def log_lambda(self, k: int, v: Array, gap: Array) -> Array:
+        """ln λ_k(v) = −E_V(v, k) + E_V(v, k−1) (eqs. mAIS_IW_lambda_k, bipartite_marginal_energy_V)."""
+        now, before = (self.hidden.log_normaliser(self.c0 + self.betas[q] * gap) for q in (k, k - 1))
+        return (self.betas[k] - self.betas[k - 1]) * (v @ self.gap_b) + now - before
+
+    def _uniforms(self, step: int, side: int, units: int) -> Array:
+        return uniforms(self.seed, self.chains, step, side, units)
+
+
+def mais(path: Path) -> Iterator[Array]:
+    """Marginalized AIS (eqs. mAIS_sampling, mAIS_IW_Lambda): yields ln λ_k for k = 1 … K."""
+    steps = len(path.betas) - 1
+    v = path.draw_visible_base()
+    for k in range(1, steps + 1):
+        gap = path.gap(v)
+        yield path.log_lambda(k, v, gap)  # the weight first, at the state before the move
+        if k < steps:
+            v = gibbs(path, k, v, gap)
+
+
+def ais(path: Path) -> Iterator[Array]:
+    """AIS on the joint space (eqs. AIS_sampling, AIS_IW_w) with T_k of eq. T_k_bipartite: yields ln w_k.
+
+    T_k(x′|x) = P_k(h′|v′) τ_k(v′|v), so h⁽ᵏ⁾ comes from P_{k−1}(h|v⁽ᵏ⁾); for k = 1 that is P_0.
+    """
+    steps = len(path.betas) - 1
+    v = path.draw_visible_base()
+    for k in range(1, steps + 1):
+        gap = path.gap(v)
+        h = path.draw_hidden(k - 1, gap, step=k - 1, side=JOINT)
+        yield path.log_w(k, v, h, gap)
+        if k < steps:
+            v = gibbs(path, k, v, gap)
+
+
+def anneal(plan: Plan, tick: Callable[[float], None]) -> Array:
+    """Return ln W of every chain of the plan (Z_0 left out); `tick` hears the fraction done."""
+    method = ais if plan.method == "ais" else mais
+    log_weights = np.zeros(plan.chains)
+    for start in range(0, plan.chains, _CHUNK):
+        part = slice(start, min(start + _CHUNK, plan.chains))
+        chains = np.arange(part.start, part.stop, dtype=np.uint64) + np.uint64(plan.first_chain)
+        for k, log_w in enumerate(method(Path(plan, chains)), start=1):
+            log_weights[part] += log_w
+            tick((part.start + (part.stop - part.start) * k / plan.steps) / plan.chains)
+    return log_weights

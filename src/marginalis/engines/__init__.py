@@ -1,0 +1,39 @@
+"""Engines: a plan in, the log-weight of every chain out. Nothing else in the package knows which one ran."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from .. import annealing
+from ..plan import Plan
+from ..schedules import whole
+from ..units import Array
+
+ENGINES = ("auto", "numpy", "numba")
+
+
+def choose(plan: Plan, engine: str) -> str:
+    """Return the engine to use: ``auto`` is Numba where it applies."""
+    if engine not in ENGINES:
+        raise ValueError(f"engine is {engine!r}; it must be one of {', '.join(ENGINES)}")
+    fast = plan.model.spin_form is not None
+    if engine == "numba" and not fast:
+        raise ValueError("engine 'numba' serves spin and binary units only; use 'auto' or 'numpy'")
+    return ("numba" if fast else "numpy") if engine == "auto" else engine
+
+
+def cores(threads: int | None) -> int:
+    """Return `threads`, or the number of cores this process may use."""
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return whole(threads, "threads", 1, 4096)
+
+
+def run(plan: Plan, engine: str, threads: int, tick: Callable[[float], None]) -> Array:
+    """Anneal all chains of the plan on the named engine (see `choose`)."""
+    if engine == "numpy":
+        return annealing.anneal(plan, tick)
+    from . import numba_cpu  # imported here: Numba takes a second to load
+
+    return numba_cpu.anneal(plan, threads, tick)

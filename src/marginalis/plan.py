@@ -1,0 +1,92 @@
+"""A plan: everything that decides a run, validated. The same plan gives the same weights on any engine."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from .bases import Base, make_base
+from .models import BipartiteMRF
+from .schedules import DEFAULT_STEPS, betas, whole
+from .transitions import TRANSITIONS
+from .units import Array
+
+METHODS = ("ais", "mais", "mais-v", "mais-h")
+PRECISIONS = ("single", "double")
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What to run: model, method (``ais``, ``mais-v`` or ``mais-h``), path, chains and seed."""
+
+    model: BipartiteMRF
+    method: str
+    betas: Array
+    base: Base
+    transition: str
+    chains: int
+    first_chain: int
+    seed: int
+    precision: str
+
+    @property
+    def steps(self) -> int:
+        """Return the number of annealing steps, K."""
+        return len(self.betas) - 1
+
+    def fingerprint(self) -> str:
+        """Hash of all but the chains and the seed: estimates that share it estimate the same thing."""
+        digest = hashlib.sha256(f"{self.method} {self.transition} {self.precision}".encode())
+        model = self.model
+        w = model.weights
+        arrays: list[Any] = [w.indptr, w.indices, w.data] if sp.issparse(w) else [w]
+        arrays += [model.visible_bias, model.hidden_bias, model.temperature, self.betas]
+        arrays += [self.base.visible, self.base.hidden]
+        digest.update(f"{w.shape} {model.visible_units} {model.hidden_units}".encode())
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+
+def make_plan(
+    model: BipartiteMRF,
+    *,
+    method: str = "mais",
+    steps: int = DEFAULT_STEPS,
+    chains: int = 1000,
+    transition: str = "gibbs",
+    schedule: str | ArrayLike = "linear",
+    base: str | Base | Sequence[ArrayLike] = "uniform",
+    seed: int = 0,
+    first_chain: int = 0,
+    precision: str = "single",
+) -> Plan:
+    """Validate the arguments of `estimate` and settle what is left open."""
+    if not isinstance(model, BipartiteMRF):
+        raise ValueError(f"model is a {type(model).__name__}; it must be a BipartiteMRF (see rbm, load)")
+    for value, known, argument in (
+        (method, METHODS, "method"),
+        (transition, TRANSITIONS, "transition"),
+        (precision, PRECISIONS, "precision"),
+    ):
+        if value not in known:
+            raise ValueError(f"{argument} is {value!r}; it must be one of {', '.join(known)}")
+    if method == "mais":  # sum out the larger side (paper, section on the size ratio)
+        method = "mais-v" if model.n_hidden >= model.n_visible else "mais-h"
+    return Plan(
+        model=model,
+        method=method,
+        betas=betas(schedule, steps),
+        base=make_base(base, model),
+        transition=transition,
+        chains=whole(chains, "chains", 1, 2**32),
+        first_chain=whole(first_chain, "first_chain", 0, 2**32 - whole(chains, "chains", 1, 2**32)),
+        seed=whole(seed, "seed", 0, 2**64 - 1),
+        precision=precision,
+    )

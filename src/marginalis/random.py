@@ -1,0 +1,44 @@
+"""Counter-based uniforms: Philox-4x32-10 (Salmon et al., SC 2011).
+
+A uniform has an address (chain, step, side, unit) and a value that depends on its address and the seed
+alone. So a result does not depend on threads, blocks or the order of work, and two engines can be
+compared draw for draw. The counter is (chain, step, unit // 4, side); the four words it yields serve
+four neighbouring units; the key is the seed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .units import Array
+
+MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
+KEY_STEPS = 0x9E3779B9, 0xBB67AE85
+MASK = 0xFFFFFFFF
+
+# The `side` of an address. AIS draws its hidden side twice per step: the second time it is the h of the
+# joint state, so that its v-path is the very path that mAIS-V takes with the same seed.
+VISIBLE, HIDDEN, JOINT = 0, 1, 2
+
+
+def philox(counter: Any, key: tuple[int, int]) -> tuple[NDArray[np.uint64], ...]:
+    """Return the four 32-bit words of Philox-4x32-10 for a counter of four broadcastable integers."""
+    c0, c1, c2, c3 = (np.asarray(c, dtype=np.uint64) for c in counter)
+    m0, m1 = (np.uint64(m) for m in MULTIPLIERS)
+    mask, word = np.uint64(MASK), np.uint64(32)
+    for r in range(10):
+        k0, k1 = (np.uint64((k + r * w) & MASK) for k, w in zip(key, KEY_STEPS, strict=True))
+        p0, p1 = c0 * m0, c2 * m1
+        c0, c1, c2, c3 = (p1 >> word) ^ c1 ^ k0, p1 & mask, (p0 >> word) ^ c3 ^ k1, p0 & mask
+    return c0, c1, c2, c3
+
+
+def uniforms(seed: int, chains: NDArray[np.uint64], step: int, side: int, units: int) -> Array:
+    """Uniforms in (0, 1), shape (chains, units), at the addresses (chain, step, side, 0 … units−1)."""
+    groups = np.arange(-(-units // 4), dtype=np.uint64)
+    counter = (chains[:, None], np.uint64(step), groups[None, :], np.uint64(side))
+    words = np.stack(np.broadcast_arrays(*philox(counter, (seed & MASK, seed >> 32))), axis=-1)
+    return (words.reshape(len(chains), -1)[:, :units] + 0.5) * 2.0**-32
