@@ -10,11 +10,12 @@ This module is the truth that the fast engines are tested against.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .parallel import Tick
 from .plan import Plan
 from .random import HIDDEN, JOINT, VISIBLE, uniforms
 from .transitions import gibbs
@@ -97,7 +98,7 @@ def ais(path: Path) -> Iterator[Array]:
             v = gibbs(path, k, v, gap)
 
 
-def anneal(plan: Plan, tick: Callable[[float], None]) -> Array:
+def anneal(plan: Plan, tick: Tick) -> Array:
     """Return ln W of every chain of the plan (Z_0 left out); `tick` hears the fraction done."""
     method = ais if plan.method == "ais" else mais
     log_weights = np.zeros(plan.chains)

@@ -51,7 +51,9 @@ def make_base(base: str | Base | Sequence[ArrayLike], model: BipartiteMRF) -> Ba
     pair = (base.visible, base.hidden) if isinstance(base, Base) else tuple(base)
     if len(pair) != 2:
         raise ValueError("base must be 'uniform', 'biases' or a pair (visible fields, hidden fields)")
-    fields = [real_array(x, f"base {side} fields", 1) for side, x in zip(("visible", "hidden"), pair, strict=True)]
+    fields = [
+        real_array(x, f"base {side} fields", 1) for side, x in zip(("visible", "hidden"), pair, strict=True)
+    ]
     for side, given, own in zip(
         ("visible", "hidden"), fields, (model.visible_bias, model.hidden_bias), strict=True
     ):

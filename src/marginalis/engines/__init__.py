@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-
 from .. import annealing
+from ..parallel import Tick
 from ..plan import Plan
-from ..schedules import whole
 from ..units import Array
 
 ENGINES = ("auto", "numpy", "numba")
@@ -23,14 +20,7 @@ def choose(plan: Plan, engine: str) -> str:
     return ("numba" if fast else "numpy") if engine == "auto" else engine
 
 
-def cores(threads: int | None) -> int:
-    """Return `threads`, or the number of cores this process may use."""
-    if threads is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return whole(threads, "threads", 1, 4096)
-
-
-def run(plan: Plan, engine: str, threads: int, tick: Callable[[float], None]) -> Array:
+def run(plan: Plan, engine: str, threads: int, tick: Tick) -> Array:
     """Anneal all chains of the plan on the named engine (see `choose`)."""
     if engine == "numpy":
         return annealing.anneal(plan, tick)

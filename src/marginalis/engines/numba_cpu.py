@@ -13,8 +13,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +22,7 @@ import scipy.sparse as sp
 from numba import njit, uint64
 from numba.extending import overload
 
+from ..parallel import Tick, run_jobs
 from ..plan import Plan
 from ..random import HIDDEN, JOINT, KEY_STEPS, MASK, MULTIPLIERS, VISIBLE
 from ..units import Array
@@ -171,7 +171,22 @@ def _words(joint, chain, step, tile, k0, k1):
 
 @njit(nogil=True, error_model="numpy", cache=True)
 def _anneal(
-    joint, up, down, gap_v, gap_h, base_v, base_h, betas, differences, seed, sides, first_chain, v, h, log_weights, span
+    joint,
+    up,
+    down,
+    gap_v,
+    gap_h,
+    base_v,
+    base_h,
+    betas,
+    differences,
+    seed,
+    sides,
+    first_chain,
+    v,
+    h,
+    log_weights,
+    span,
 ):
     """Carry the blocks in v, h and log_weights from step span[0] to step span[1] of 0 … K.
 
@@ -210,7 +225,17 @@ def _anneal(
                 for m in range(TILE):
                     unit = TILE * tile + m
                     a, e, linear, top, bottom = _weigh(
-                        joint, base_h, beta, beta_before, per_step, gaps[m], unit, earlier[m], linear, top, bottom
+                        joint,
+                        base_h,
+                        beta,
+                        beta_before,
+                        per_step,
+                        gaps[m],
+                        unit,
+                        earlier[m],
+                        linear,
+                        top,
+                        bottom,
                     )
                     store(h, at_h + unit * LANES, draw_spin(a, e, words[m]))
                 if tile % FLUSH == FLUSH - 1:
@@ -268,9 +293,7 @@ def _prepare(plan: Plan) -> _Prepared:
         (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN),
     )
     entries = form.weights.nnz if sp.issparse(form.weights) else form.weights.size
-    return _Prepared(
-        args, len(args[3]), len(args[4]), dtype, constant, 2 * entries + 40 * model.n_variables
-    )
+    return _Prepared(args, len(args[3]), len(args[4]), dtype, constant, 2 * entries + 40 * model.n_variables)
 
 
 def _single_is_poor(form: Any) -> bool:
@@ -300,7 +323,7 @@ _CALL_OPERATIONS = 5e8  # multiply-adds per kernel call: some ten milliseconds, 
 _JOB_BYTES = 1 << 20  # states of the blocks of one job
 
 
-def anneal(plan: Plan, threads: int, tick: Callable[[float], None]) -> Array:
+def anneal(plan: Plan, threads: int, tick: Tick) -> Array:
     """Return ln W of every chain of the plan (Z_0 left out); `tick` hears the fraction done."""
     prepared = _prepare(plan)
     _compile(prepared)
@@ -308,59 +331,33 @@ def anneal(plan: Plan, threads: int, tick: Callable[[float], None]) -> Array:
     per_block = (prepared.rows_v + prepared.rows_h) * LANES * np.dtype(prepared.dtype).itemsize
     blocks = -(-plan.chains // LANES)
     job_blocks = max(1, min(_JOB_BYTES // per_block, -(-blocks // (4 * threads))))
-    stop = threading.Event()
 
     def job(first: int) -> Iterator[int]:
-        """Anneal blocks first, first+1, …; yields the number of chain·steps done by each kernel call."""
+        """Anneal blocks first, first+1, …; yields the number of block·steps done by each kernel call."""
         count = min(job_blocks, blocks - first)
         v = aligned((count, prepared.rows_v, LANES), prepared.dtype)
         h = aligned((count, prepared.rows_h, LANES), prepared.dtype)
         weights = aligned((count, LANES), np.float64)
-        steps = max(1, int(_CALL_OPERATIONS / (prepared.operations * LANES * count)))
-        for k in range(0, plan.steps, steps):
-            if stop.is_set():
-                return
-            span = (k, min(k + steps, plan.steps))
-            first_chain = np.uint64(plan.first_chain + first * LANES)
+        first_chain = np.uint64(plan.first_chain + first * LANES)
+        stride = max(1, int(_CALL_OPERATIONS / (prepared.operations * LANES * count)))
+        for k in range(0, plan.steps, stride):
+            span = (k, min(k + stride, plan.steps))
             _anneal(*prepared.kernel_args, first_chain, v, h, weights, span)
+            if span[1] == plan.steps:
+                part = log_weights[first * LANES : (first + count) * LANES]
+                part[:] = weights.ravel()[: len(part)] + prepared.constant
             yield (span[1] - span[0]) * count
-        part = log_weights[first * LANES : (first + count) * LANES]
-        part[:] = weights.ravel()[: len(part)] + prepared.constant
 
-    total, done = plan.steps * blocks, 0
-    firsts = range(0, blocks, job_blocks)
-    if threads == 1:
-        for first in firsts:
-            for n in job(first):
-                done += n
-                tick(done / total)
-        return log_weights
-
-    lock = threading.Lock()
-
-    def work(first: int) -> None:
-        nonlocal done
-        for n in job(first):
-            with lock:
-                done += n
-
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            pending = {pool.submit(work, first) for first in firsts}
-            while pending:
-                finished, pending = wait(pending, timeout=0.1, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    future.result()
-                tick(done / total)
-        finally:
-            stop.set()
+    run_jobs(job, range(0, blocks, job_blocks), plan.steps * blocks, threads, tick)
     return log_weights
 
 
 def _compile(prepared: _Prepared) -> None:
     """Compile or fetch from the cache on disk what this plan needs; a slow start is announced once."""
     notice = threading.Timer(
-        0.8, logger.info, ["compiling the kernels for this kind of model (a few seconds, cached for the next run)"]
+        0.8,
+        logger.info,
+        ["compiling the kernels for this kind of model (a few seconds, cached for the next run)"],
     )
     notice.start()
     try:

@@ -107,7 +107,11 @@ def _operator(op: Any, on_float: Callable | None, on_int: Callable | None) -> No
 
         def generic(self, args: Any, kws: Any) -> Any:
             vectors = [t for t in args if isinstance(t, Vector)]
-            if len(args) == 2 and vectors and all(t == vectors[0] or isinstance(t, types.Number) for t in args):
+            if (
+                len(args) == 2
+                and vectors
+                and all(t == vectors[0] or isinstance(t, types.Number) for t in args)
+            ):
                 return signature(vectors[0], *args)
             return None
 
@@ -196,6 +200,34 @@ def fma(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
 def absolute(typingctx: Any, x: Any) -> Any:
     """|x|."""
     return x(x), lambda context, builder, sig, args: _call(builder, "fabs", args[0])
+
+
+@intrinsic
+def maximum(typingctx: Any, x: Any, y: Any) -> Any:
+    """Return the larger of x and y, lane by lane."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">", *args), *args)
+
+    return x(x, y), emit
+
+
+@intrinsic
+def exponent_and_mantissa(typingctx: Any, x: Any) -> Any:
+    """Return n and m with x = 2^n·m and 1 ≤ m < 2, for positive normal x."""
+    both = types.UniTuple(x, 2)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        integers, mantissa, lowest = _float_format(args[0].type)
+        bits = builder.bitcast(args[0], integers)
+        n = builder.sub(builder.lshr(bits, _constant(integers, mantissa)), _constant(integers, 1 - lowest))
+        fraction = builder.and_(bits, _constant(integers, (1 << mantissa) - 1))
+        m = builder.or_(fraction, _constant(integers, (1 - lowest) << mantissa))
+        return context.make_tuple(
+            builder, both, [builder.sitofp(n, args[0].type), builder.bitcast(m, args[0].type)]
+        )
+
+    return both(x), emit
 
 
 @intrinsic

@@ -1,0 +1,200 @@
+"""The command line. Answers go to stdout, progress and messages to stderr; bad input exits with 2 and one line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from . import __version__, engines, examples, io
+from .estimate import estimate as run_estimate
+from .exact import ModelTooLarge, exact_cost, exact_log_z
+from .models import BipartiteMRF
+from .plan import METHODS, PRECISIONS, make_plan
+from .schedules import DEFAULT_STEPS, read_schedule
+from .transitions import TRANSITIONS
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+make_app = typer.Typer(no_args_is_help=True, help="Write a seeded example model.")
+app.add_typer(make_app, name="make")
+
+ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="Model file (.npz).")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Threads = Annotated[int | None, typer.Option(help="Threads; all cores by default.")]
+Output = Annotated[Path, typer.Option("-o", "--output", help="Model file to write.")]
+Visible = Annotated[int, typer.Option(help="Number of visible units.")]
+Hidden = Annotated[int, typer.Option(help="Number of hidden units.")]
+Temperature = Annotated[float, typer.Option(help="T; it divides the whole energy.")]
+Seed = Annotated[int, typer.Option(help="Seed of the parameters.")]
+
+
+@app.callback(invoke_without_command=True)
+def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Free energies F = -ln Z of bipartite Markov random fields, by AIS and marginalized AIS."""
+    if version:
+        typer.echo(f"marginalis {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def estimate(
+    model: ModelPath,
+    method: Annotated[str, typer.Option(help=", ".join(METHODS))] = "mais",
+    steps: Annotated[int, typer.Option(help="Annealing steps K.")] = DEFAULT_STEPS,
+    chains: Annotated[int, typer.Option(help="Independent chains N.")] = 1000,
+    transition: Annotated[str, typer.Option(help=", ".join(TRANSITIONS))] = "gibbs",
+    schedule: Annotated[
+        str, typer.Option(help="linear, or a text file of beta values from 0 to 1.")
+    ] = "linear",
+    base: Annotated[str, typer.Option(help="uniform or biases.")] = "uniform",
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    first_chain: Annotated[int, typer.Option(help="Number of the first chain.")] = 0,
+    precision: Annotated[str, typer.Option(help=", ".join(PRECISIONS))] = "single",
+    engine: Annotated[str, typer.Option(help=", ".join(engines.ENGINES))] = "auto",
+    threads: Threads = None,
+    as_json: Json = False,
+    out: Annotated[Path | None, typer.Option(help="Write the log-weights to this .npz file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the log-weights (.png, .pdf, .svg).")] = None,
+) -> None:
+    """Estimate the free energy by mAIS or AIS."""
+    if plot is not None:
+        from . import plots
+
+        plots.check_format(plot)
+    for path in (out, plot):
+        if path is not None:
+            io.check_writable(path)
+    result = run_estimate(
+        io.load(model),
+        method=method,
+        steps=steps,
+        chains=chains,
+        transition=transition,
+        schedule="linear" if schedule == "linear" else read_schedule(schedule),
+        base=base,
+        seed=seed,
+        first_chain=first_chain,
+        precision=precision,
+        engine=engine,
+        threads=threads,
+        progress=True,
+    )
+    if out is not None:
+        arrays = {"log_weights": result.log_weights, "log_z0": result.log_z0, "summary": result.to_json()}
+        io.write_whole(out, lambda file: np.savez(file, allow_pickle=False, **arrays))
+    if plot is not None:
+        plots.save(plots.weights(result), plot)
+    if as_json:
+        typer.echo(result.to_json())
+        for warning in result.warnings:
+            typer.echo(f"warning: {warning}", err=True)
+    else:
+        typer.echo(str(result))
+
+
+@app.command()
+def exact(
+    model: ModelPath,
+    threads: Threads = None,
+    max_seconds: Annotated[float, typer.Option(help="Refuse a sum that would take longer.")] = 3600.0,
+    as_json: Json = False,
+) -> None:
+    """Compute the free energy exactly, by summing over the smaller side."""
+    loaded = io.load(model)
+    start = time.perf_counter()
+    log_z = exact_log_z(loaded, threads=threads, progress=True, max_seconds=max_seconds)
+    seconds = time.perf_counter() - start
+    if as_json:
+        typer.echo(
+            json.dumps({"log_z": log_z, "free_energy": -log_z, "method": "enumeration", "seconds": seconds})
+        )
+    else:
+        typer.echo(f"F = {-log_z:.12g}\nln Z = {log_z:.12g}   F/n = {-log_z / loaded.n_variables:.12g}")
+        typer.echo(f"exact sum over the smaller side, {seconds:.2f} s")
+
+
+@app.command()
+def info(model: ModelPath, as_json: Json = False) -> None:
+    """Describe a model file."""
+    loaded = io.load(model)
+    facts = _facts(loaded)
+    if as_json:
+        typer.echo(json.dumps(facts))
+        return
+    for key, value in facts.items():
+        typer.echo(f"{key.replace('_', ' '):<22} {f'{value:.6g}' if isinstance(value, float) else value}")
+
+
+def _facts(model: BipartiteMRF) -> dict[str, Any]:
+    stored = model.weights.data if model.is_sparse else model.weights
+    try:
+        exact = f"about {exact_cost(model):.2g} s"
+    except ModelTooLarge as error:
+        exact = f"no: {error}"
+    return {
+        "visible": model.n_visible,
+        "hidden": model.n_hidden,
+        "variables": model.n_variables,
+        "visible_units": model.visible_units.name,
+        "hidden_units": model.hidden_units.name,
+        "temperature": model.temperature,
+        "coupling": "sparse" if model.is_sparse else "dense",
+        "couplings": int(np.count_nonzero(stored)),
+        "largest_coupling": float(np.abs(stored).max(initial=0.0)),
+        "largest_field": float(max(np.abs(model.visible_bias).max(), np.abs(model.hidden_bias).max())),
+        "mais_is": make_plan(model).method,
+        "exact_sum": exact,
+    }
+
+
+@make_app.command("rbm-gaussian")
+def make_rbm_gaussian(
+    output: Output, visible: Visible = 20, hidden: Hidden = 40, temperature: Temperature = 1.0, seed: Seed = 0
+) -> None:
+    """Write the paper's RBM with Gaussian weights of variance 1/n."""
+    _write(examples.rbm_gaussian(visible, hidden, temperature=temperature, seed=seed), output)
+
+
+@make_app.command("rbm-hopfield")
+def make_rbm_hopfield(
+    output: Output, visible: Visible = 20, hidden: Hidden = 40, temperature: Temperature = 1.0, seed: Seed = 0
+) -> None:
+    """Write the paper's RBM with Hopfield weights, +-1/sqrt(|V|)."""
+    _write(examples.rbm_hopfield(visible, hidden, temperature=temperature, seed=seed), output)
+
+
+def _write(model: BipartiteMRF, path: Path) -> None:
+    io.save(model, path)
+    typer.echo(f"wrote {path}: {model.n_visible} x {model.n_hidden}, T = {model.temperature:g}", err=True)
+
+
+def main() -> None:
+    """Run the command line; errors become one line on stderr and an exit code."""
+    notices = logging.StreamHandler()
+    notices.setFormatter(logging.Formatter("%(message)s"))
+    logging.getLogger("marginalis").addHandler(notices)
+    logging.getLogger("marginalis").setLevel(logging.INFO)
+    try:
+        sys.exit(app(standalone_mode=False))
+    except (KeyboardInterrupt, typer.Abort):
+        _leave("interrupted", 130)
+    except MemoryError as error:
+        _leave(f"not enough memory: {error}", 2)
+    except Exception as error:
+        # Usage errors know how to word themselves; their class has moved between versions of typer.
+        if hasattr(error, "format_message"):
+            _leave(error.format_message() or "give a command; see marginalis --help", 2)
+        if not isinstance(error, ValueError):
+            raise
+        _leave(str(error), 2)
+
+
+def _leave(message: str, code: int) -> None:
+    print(f"marginalis: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,180 @@
+"""Model files: ``.npz`` archives of plain arrays. Files from strangers are read without pickles and with size checks."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .models import BipartiteMRF
+from .units import parse_units
+
+VERSION = 1
+MAX_BYTES = 8 << 30  # of all arrays of a model file, uncompressed
+_SPARSE = ("weights_data", "weights_indices", "weights_indptr", "weights_shape")
+_WORDS = ("visible_units", "hidden_units")
+_NUMBERS = ("weights", "visible_bias", "hidden_bias", "temperature", "version", *_SPARSE)
+
+
+def save(model: BipartiteMRF, path: str | Path) -> None:
+    """Write a model file; the path holds either the whole file or what it held before."""
+    arrays: dict[str, Any] = {
+        "version": VERSION,
+        "visible_bias": model.visible_bias,
+        "hidden_bias": model.hidden_bias,
+        "visible_units": model.visible_units.name,
+        "hidden_units": model.hidden_units.name,
+        "temperature": model.temperature,
+    }
+    w = model.weights
+    if sp.issparse(w):
+        arrays.update(zip(_SPARSE, (w.data, w.indices, w.indptr, w.shape), strict=True))
+    else:
+        arrays["weights"] = w
+    write_whole(path, lambda file: np.savez(file, **arrays))
+
+
+def load(path: str | Path) -> BipartiteMRF:
+    """Read a model file. Raises a ValueError that says what is wrong with it."""
+    try:
+        arrays = _read_arrays(path)
+        version = _scalar(arrays, "version", VERSION)
+        if version != VERSION:
+            raise ValueError(f"has format version {version:g}; this package reads version {VERSION}")
+        weights = _read_weights(arrays)
+        for key in ("visible_bias", "hidden_bias"):
+            if key not in arrays:
+                raise ValueError(f"lacks the key {key!r}")
+        visible, hidden = (parse_units(str(arrays.get(key, "spin")), key) for key in _WORDS)
+        return BipartiteMRF(
+            weights,
+            arrays["visible_bias"],
+            arrays["hidden_bias"],
+            visible,
+            hidden,
+            _scalar(arrays, "temperature", 1.0),
+        )
+    except OSError as error:
+        raise ValueError(f"cannot read model file {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise ValueError(f"model file {path}: {error}") from None
+
+
+def _read_arrays(path: str | Path) -> dict[str, Any]:
+    """Read the known keys, after checking each member's header against its size in the archive."""
+    arrays: dict[str, Any] = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = {name.removesuffix(".npy"): name for name in archive.namelist()}
+            known = [key for key in (*_NUMBERS, *_WORDS) if key in members]
+            total = sum(archive.getinfo(members[key]).file_size for key in known)
+            if total > MAX_BYTES:
+                raise ValueError(
+                    f"holds {total / 2**30:.1f} GiB of arrays; the limit is {MAX_BYTES >> 30} GiB"
+                )
+            for key in known:
+                with archive.open(members[key]) as file:
+                    arrays[key] = _read_array(file, key, archive.getinfo(members[key]).file_size)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        raise ValueError(f"is not a readable npz archive ({error})") from None
+    return arrays
+
+
+def _read_array(file: IO[bytes], key: str, size: int) -> np.ndarray:
+    try:
+        version = np.lib.format.read_magic(file)
+        if version not in ((1, 0), (2, 0)):
+            raise ValueError("unknown version")
+        read_header = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
+        shape, fortran, dtype = read_header(file)
+    except ValueError:
+        raise ValueError(f"key {key!r} is not a valid array") from None
+    if dtype.hasobject:
+        raise ValueError(f"key {key!r} holds pickled objects, which are refused")
+    if dtype.kind not in ("SU" if key in _WORDS else "fiub"):
+        raise ValueError(
+            f"key {key!r} has dtype {dtype}; it must hold {'text' if key in _WORDS else 'real numbers'}"
+        )
+    if math.prod(shape) * dtype.itemsize > size:
+        raise ValueError(f"key {key!r} is shorter than its header says")
+    data = file.read(math.prod(shape) * dtype.itemsize)
+    array = np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if fortran else "C")
+    if key in _WORDS:
+        if array.size != 1:
+            raise ValueError(f"key {key!r} must hold one word")
+        word = array.reshape(-1)[0]
+        return word.decode("ascii", "replace") if isinstance(word, bytes) else word
+    return array
+
+
+def _read_weights(arrays: dict[str, Any]) -> Any:
+    sparse = [key for key in _SPARSE if key in arrays]
+    if "weights" in arrays:
+        if sparse:
+            raise ValueError(f"holds both 'weights' and {sparse[0]!r}")
+        return arrays["weights"]
+    if not sparse:
+        raise ValueError("lacks the key 'weights'")
+    missing = [key for key in _SPARSE if key not in arrays]
+    if missing:
+        raise ValueError(f"lacks the key {missing[0]!r}")
+    data, indices, indptr, shape = (arrays[key] for key in _SPARSE)
+    if any(x.ndim != 1 for x in (data, indices, indptr, shape)) or len(shape) != 2:
+        raise ValueError("the arrays of the sparse weights do not fit together")
+    if any(x.dtype.kind not in "iu" for x in (indices, indptr, shape)):
+        raise ValueError("weights_indices, weights_indptr and weights_shape must be integers")
+    try:
+        matrix = sp.csr_array((data, indices, indptr), shape=tuple(int(x) for x in shape))
+        matrix.check_format(full_check=True)
+    except (ValueError, IndexError, OverflowError) as error:
+        raise ValueError(f"the arrays of the sparse weights do not fit together ({error})") from None
+    return matrix
+
+
+def _scalar(arrays: dict[str, Any], key: str, default: float) -> float:
+    value = arrays.get(key, default)
+    if np.size(value) != 1:
+        raise ValueError(f"key {key!r} must hold one number")
+    return float(np.reshape(value, -1)[0])
+
+
+def check_writable(path: str | Path) -> None:
+    """Raise a ValueError now if `path` cannot be written later."""
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"cannot write {path}: it is a folder")
+    try:
+        if path.exists() and not os.access(path, os.W_OK):
+            raise PermissionError(13, "no permission")
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def write_whole(path: str | Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write beside `path`, then rename: nothing half-written is ever seen there."""
+    path = Path(path)
+    check_writable(path)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
