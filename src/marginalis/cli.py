@@ -1,4 +1,4 @@
-"""The command line. Answers go to stdout, progress and messages to stderr; bad input exits with 2 and one line."""
+"""The command line: answers on stdout, messages on stderr; bad input exits with 2 and one line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import numpy as np
 import typer
@@ -86,7 +86,11 @@ def estimate(
         progress=True,
     )
     if out is not None:
-        arrays = {"log_weights": result.log_weights, "log_z0": result.log_z0, "summary": result.to_json()}
+        arrays: dict[str, Any] = {
+            "log_weights": result.log_weights,
+            "log_z0": result.log_z0,
+            "summary": result.to_json(),
+        }
         io.write_whole(out, lambda file: np.savez(file, allow_pickle=False, **arrays))
     if plot is not None:
         plots.save(plots.weights(result), plot)
@@ -181,7 +185,7 @@ def main() -> None:
     logging.getLogger("marginalis").addHandler(notices)
     logging.getLogger("marginalis").setLevel(logging.INFO)
     try:
-        sys.exit(app(standalone_mode=False))
+        code = app(standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         _leave("interrupted", 130)
     except MemoryError as error:
@@ -193,8 +197,11 @@ def main() -> None:
         if not isinstance(error, ValueError):
             raise
         _leave(str(error), 2)
+    if code == 130:  # newer typer turns the interrupt into a code
+        _leave("interrupted", 130)
+    sys.exit(code)
 
 
-def _leave(message: str, code: int) -> None:
+def _leave(message: str, code: int) -> NoReturn:
     print(f"marginalis: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)

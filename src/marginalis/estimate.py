@@ -170,8 +170,8 @@ class Estimate:
             f"   (95 % interval {low:.{digits}f} to {high:.{digits}f})",
             f"ln Z = {self.log_z:.{digits}f}   F/n = {self.free_energy_per_variable:.{digits + 2}f}"
             f"   n = {self.variables}",
-            f"{self.method}, {self.transition}, {self.steps} steps, {self.chains} chains (ESS {self.ess:.1f}), "
-            f"seed {self.seed}, {self.engine}, {self.seconds:.2f} s",
+            f"{self.method}, {self.transition}, {self.steps} steps, {self.chains} chains "
+            f"(ESS {self.ess:.1f}), seed {self.seed}, {self.engine}, {self.seconds:.2f} s",
         ]
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
 

@@ -11,7 +11,7 @@ from .schedules import whole
 def rbm_gaussian(
     visible: int = 20, hidden: int = 40, *, temperature: float = 1.0, seed: int = 0
 ) -> BipartiteMRF:
-    """RBM with w_ij ~ N(0, 1/n), n = |V|+|H|, and biases uniform in ±0.001 (section on theoretical results)."""
+    """RBM with w_ij ~ N(0, 1/n), n = |V|+|H|, and biases uniform in ±0.001."""
     rng, b, c = _biases(visible, hidden, seed)
     weights = rng.normal(scale=(visible + hidden) ** -0.5, size=(visible, hidden))
     return rbm(weights, b, c, temperature=temperature)

@@ -17,11 +17,11 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from .units import SPIN, Array, TwoState, Units, parse_units
 
-Coupling = NDArray[np.float64] | sp.csr_array
+Coupling = Any  # a float64 array or a scipy.sparse.csr_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,8 @@ class BipartiteMRF:
         set_(self, "visible_bias", _bias(self.visible_bias, rows, "visible_bias", "rows"))
         set_(self, "hidden_bias", _bias(self.hidden_bias, columns, "hidden_bias", "columns"))
         set_(self, "temperature", _temperature(self.temperature))
-        scaled = [x / self.temperature for x in (self.weights, self.visible_bias, self.hidden_bias)]
+        with np.errstate(over="ignore"):
+            scaled = [x / self.temperature for x in (self.weights, self.visible_bias, self.hidden_bias)]
         if not all(np.isfinite(x.data if sp.issparse(x) else x).all() for x in scaled):
             raise ValueError(f"temperature is {self.temperature!r}: the parameters divided by it overflow")
         set_(self, "natural", Natural(*scaled))
@@ -170,7 +171,7 @@ def real_array(value: object, argument: str, ndim: Literal[1, 2]) -> Array:
     return array
 
 
-def _coupling(weights: object) -> Coupling:
+def _coupling(weights: Any) -> Coupling:
     if not sp.issparse(weights):
         return real_array(weights, "weights", 2)
     if weights.ndim != 2 or 0 in weights.shape:

@@ -1,4 +1,4 @@
-"""Transition kernels τ_k(v′|v) of the sampled side, each leaving P_k(v) invariant (eq. balance_condition_mAIS)."""
+"""Transition kernels τ_k(v′|v) of the sampled side, each leaving P_k(v) invariant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inner sum of `exact`: states of the lower spins are lanes, four states of the upper ones go together."""
+"""The inner sum of `exact`: lower spins' states are lanes, four states of the upper spins go together."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def sum_states(low: Lower, high: Array, linear: Array, in_logs: bool, flush: int
 
 @njit(**_INLINE)
 def _times(in_logs, product, exponent, low, high):
-    """Return product·(1 + e^{−2a}), with e^{−2a} = low·high; in logarithms 2^exponent takes the large part."""
+    """Return product·(1 + e^{−2a}), e^{−2a} = low·high; in logarithms 2^exponent takes the large part."""
     if in_logs is None:
         return fma(low, high, 1.0) * product, exponent
     x = low + high

@@ -288,7 +288,7 @@ def log(typingctx: Any, x: Any) -> Any:
 
 @intrinsic
 def draw_spin(typingctx: Any, a: Any, e: Any, word: Any) -> Any:
-    """sign(a) with probability 1/(1+e) and −sign(a) otherwise, where e = exp(−2|a|); `word` is 32 random bits."""
+    """sign(a) with probability 1/(1+e), else −sign(a), where e = exp(−2|a|); `word` is 32 random bits."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         a, e, word = args
@@ -304,7 +304,7 @@ def draw_spin(typingctx: Any, a: Any, e: Any, word: Any) -> Any:
 
 @intrinsic
 def rise(typingctx: Any, now: Any, before: Any, gap: Any, per_step: Any) -> Any:
-    """(|now| − |before|)·per_step, where now − before = gap/per_step, without cancellation between like signs."""
+    """(|now| − |before|)·per_step, where now − before = gap/per_step; no cancellation for like signs."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         now, before, gap = args[:3]

@@ -35,7 +35,7 @@ def exact_log_z(
     if model.n_visible > model.n_hidden:
         form = SpinForm(form.weights.T, form.hidden_bias, form.visible_bias, form.constant)
     with ticker(progress, "exact sum") as tick:
-        return form.constant + enumerate_log_z(form, threads, tick)
+        return float(form.constant) + enumerate_log_z(form, threads, tick)
 
 
 def exact_cost(model: BipartiteMRF, *, threads: int | None = None, max_seconds: float = 3600.0) -> float:

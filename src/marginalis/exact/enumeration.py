@@ -61,4 +61,4 @@ def enumerate_log_z(form: SpinForm, threads: int, tick: Tick) -> float:
 
 def _spins(states: np.ndarray, n: int) -> Array:
     """Rows of ±1: the binary digits of the states."""
-    return 2.0 * ((states[:, None] >> np.arange(n)) & 1) - 1.0
+    return 2.0 * ((states[:, None] >> np.arange(n)) & 1).astype(np.float64) - 1.0

@@ -1,0 +1,5 @@
+"""``python -m marginalis``."""
+
+from .cli import main
+
+main()

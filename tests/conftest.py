@@ -1,0 +1,160 @@
+"""Shared helpers: reference models from their recipes, and exact sums over all paths of tiny models."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import marginalis as mg
+
+DATA = Path(__file__).parent / "data"
+
+
+class LCG:
+    """The generator of the reference files (see their "doc")."""
+
+    def __init__(self, seed: int) -> None:
+        self.state = seed
+
+    def u(self) -> float:
+        self.state = (1664525 * self.state + 1013904223) % 2**32
+        return (self.state + 0.5) / 2**32
+
+    def _fill(self, draw, shape):
+        return np.array([draw() for _ in range(math.prod(shape))]).reshape(shape)
+
+    def uniform(self, low, high, *shape):
+        return self._fill(lambda: low + (high - low) * self.u(), shape)
+
+    def normal(self, sd, *shape):
+        def draw():
+            u1, u2 = self.u(), self.u()
+            return sd * math.sqrt(-2 * math.log(u1)) * math.cos(2 * math.pi * u2)
+
+        return self._fill(draw, shape)
+
+    def sign(self, *shape):
+        return self._fill(lambda: 1.0 if self.u() < 0.5 else -1.0, shape)
+
+
+@pytest.fixture(scope="session")
+def reference():
+    """Exact ln Z by name."""
+    cases = json.loads((DATA / "exact_log_z.json").read_text())["cases"]
+    return {case["name"]: case for case in cases}
+
+
+@pytest.fixture(scope="session")
+def path_moments():
+    return json.loads((DATA / "exact_path_moments.json").read_text())
+
+
+def moments_model():
+    """The 3×2 RBM of exact_path_moments.json."""
+    lcg = LCG(21)
+    b, c, w = lcg.normal(0.3, 3), lcg.normal(0.3, 2), lcg.normal(1.0, 3, 2)
+    return mg.rbm(w, b, c)
+
+
+def states(units, features: int) -> np.ndarray:
+    """All states of a side, one per row."""
+    values = {"spin": (-1.0, 1.0), "binary": (0.0, 1.0)}[units.name]
+    return np.array(list(itertools.product(values, repeat=features)))
+
+
+@dataclass
+class Moments:
+    """Exact moments of a chain's weight over all paths."""
+
+    mean: float
+    second: float
+    mean_log: float
+
+    @property
+    def relvar(self) -> float:
+        return self.second / self.mean**2 - 1.0
+
+
+class PathSums:
+    """Products of transition matrices over all states of a tiny model: nothing here is sampled.
+
+    ``log_p[k]`` is −E_k on the grid of all (v, h).
+    """
+
+    def __init__(self, model, betas, base=None) -> None:
+        v = states(model.visible_units, len(model.visible_bias))
+        h = states(model.hidden_units, len(model.hidden_bias))
+        t = model.temperature
+        weights = model.weights.toarray() if model.is_sparse else model.weights
+        target = ((v @ model.visible_bias)[:, None] + h @ model.hidden_bias + v @ weights @ h.T) / t
+        b0, c0 = base if base is not None else (np.zeros(v.shape[1]), np.zeros(h.shape[1]))
+        start = (v @ b0)[:, None] + h @ c0
+        self.v_states, self.h_states = v, h
+        self.log_p = [(1 - beta) * start + beta * target for beta in betas]
+        self.log_z = np.logaddexp.reduce(target.ravel())
+        self.log_z0 = np.logaddexp.reduce(start.ravel())
+
+    def conditional(self, k, axis):
+        """P_k(h|v) for axis 1, P_k(v|h) for axis 0, as [v, h]."""
+        return np.exp(self.log_p[k] - np.logaddexp.reduce(self.log_p[k], axis=axis, keepdims=True))
+
+    def tau(self, k):
+        """τ_k[v, v′], blocked Gibbs."""
+        return self.conditional(k, 1) @ self.conditional(k, 0).T
+
+    def marginal(self, k):
+        """ln Σ_h exp(−E_k)."""
+        return np.logaddexp.reduce(self.log_p[k], axis=1)
+
+    def mais_v(self) -> Moments:
+        steps = len(self.log_p) - 1
+        log_w = [self.marginal(k) - self.marginal(k - 1) for k in range(1, steps + 1)]
+        return self._moments(self.marginal(0), log_w, [self.tau(k) for k in range(1, steps)])
+
+    def ais(self) -> Moments:
+        steps = len(self.log_p) - 1
+        log_w = [(self.log_p[k] - self.log_p[k - 1]).ravel() for k in range(1, steps + 1)]
+        kernels = []
+        for k in range(1, steps):
+            v_to_x = (self.tau(k)[:, :, None] * self.conditional(k, 1)[None]).reshape(len(self.v_states), -1)
+            kernels.append(np.repeat(v_to_x, len(self.h_states), axis=0))
+        return self._moments(self.log_p[0].ravel(), log_w, kernels)
+
+    def _moments(self, log_start, log_w, kernels) -> Moments:
+        p = np.exp(log_start - np.logaddexp.reduce(log_start))
+        first, second, law, mean_log = p, p, p, 0.0
+        for k, lw in enumerate(log_w):
+            mean_log += float(law @ lw)
+            first, second = first * np.exp(lw), second * np.exp(2 * lw)
+            if k < len(kernels):
+                first, second, law = first @ kernels[k], second @ kernels[k], law @ kernels[k]
+        return Moments(first.sum(), second.sum(), mean_log)
+
+
+def exact_moments(model, method, betas, base=None) -> Moments:
+    if method == "mais-h":
+        swapped = None if base is None else (base[1], base[0])
+        return PathSums(model.transposed(), betas, swapped).mais_v()
+    sums = PathSums(model, betas, base)
+    return sums.ais() if method == "ais" else sums.mais_v()
+
+
+def random_rbm(rng, n, m, *, units="spin", scale=1.0, temperature=1.0):
+    return mg.rbm(
+        rng.normal(scale=scale, size=(n, m)),
+        rng.normal(scale=0.5 * scale, size=n),
+        rng.normal(scale=0.5 * scale, size=m),
+        units=units,
+        temperature=temperature,
+    )
+
+
+def z_score(sample, expected) -> float:
+    """Deviation of a sample mean from `expected`, in standard errors."""
+    return float((np.mean(sample) - expected) / (np.std(sample, ddof=1) / math.sqrt(len(sample))))

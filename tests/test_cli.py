@@ -1,0 +1,160 @@
+"""The command line as a user meets it, in its own process where exit codes and streams matter."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import marginalis as mg
+
+
+def run(*args, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "marginalis", *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cli") / "rbm.npz"
+    made = run(
+        "make", "rbm-gaussian", "--visible", 8, "--hidden", 12, "--temperature", 0.5, "--seed", 3, "-o", path
+    )
+    assert made.returncode == 0
+    assert made.stdout == ""
+    return path
+
+
+def test_estimate_and_exact_agree(model, tmp_path):
+    out, plot = tmp_path / "w.npz", tmp_path / "w.png"
+    done = run("estimate", model, "--json", "--chains", 2000, "--steps", 200, "--out", out, "--plot", plot)
+    assert done.returncode == 0
+    result = json.loads(done.stdout)
+    exact = json.loads(run("exact", model, "--json").stdout)
+    assert {"log_z", "free_energy", "method", "seconds"} <= set(exact)
+    assert abs(result["log_z"] - exact["log_z"]) < 4.5 * result["stderr"]
+    assert exact["log_z"] == pytest.approx(mg.exact_log_z(mg.load(model)), rel=1e-12)
+    assert (result["method"], result["steps"], result["chains"], result["engine"]) == (
+        "mais-v",
+        200,
+        2000,
+        "numba",
+    )
+    weights = np.load(out, allow_pickle=False)
+    assert weights["log_weights"].shape == (2000,)
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_text_output(model):
+    done = run("estimate", model, "--steps", 1, "--chains", 20, "--method", "ais", "--engine", "numpy")
+    assert done.returncode == 0
+    assert done.stdout.startswith("F = -")
+    assert "warning: steps is 1" in done.stdout
+    assert "F = -" in run("exact", model).stdout
+    text = run("info", model).stdout
+    assert "variables" in text
+    facts = json.loads(run("info", model, "--json").stdout)
+    assert (facts["visible"], facts["hidden"], facts["temperature"], facts["mais_is"]) == (
+        8,
+        12,
+        0.5,
+        "mais-v",
+    )
+
+
+def test_schedule_file(model, tmp_path):
+    (tmp_path / "betas.txt").write_text("0\n0.5\n1\n")
+    done = run("estimate", model, "--schedule", tmp_path / "betas.txt", "--chains", 10, "--json")
+    assert json.loads(done.stdout)["steps"] == 2
+
+
+def test_make_is_seeded(tmp_path):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        assert run("make", "rbm-hopfield", "--seed", seed, "-o", tmp_path / name).returncode == 0
+    a, b, c = (mg.load(tmp_path / name).weights for name in "abc")
+    assert np.array_equal(a, b)
+    assert not np.array_equal(a, c)
+    assert set(np.unique(a)) == {-(20**-0.5), 20**-0.5}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "command"),
+        (["fly"], "No such command"),
+        (["estimate"], "MODEL"),
+        (["estimate", "none.npz"], "none.npz: No such file"),
+        (["estimate", "{model}", "--steps", "x"], "--steps"),
+        (["estimate", "{model}", "--steps", "2.5"], "--steps"),
+        (["estimate", "{model}", "--steps", "0"], "steps is 0"),
+        (["estimate", "{model}", "--chains", "-1"], "chains is -1"),
+        (["estimate", "{model}", "--method", "magic"], "method is 'magic'"),
+        (["estimate", "{model}", "--engine", "magic"], "engine is 'magic'"),
+        (["estimate", "{model}", "--base", "magic"], "base is 'magic'"),
+        (["estimate", "{model}", "--schedule", "magic"], "cannot read schedule file magic"),
+        (["estimate", "{model}", "--threads", "0"], "threads is 0"),
+        (["estimate", "{model}", "--out", "no/where.npz"], "cannot write no/where.npz"),
+        (["estimate", "{model}", "--plot", "no/where.png"], "cannot write no/where.png"),
+        (["estimate", "{model}", "--plot", "where.docx"], ".docx"),
+        (["estimate", "{model}", "--wings"], "--wings"),
+        (["make", "rbm-gaussian"], "output"),
+        (["make", "rbm-gaussian", "--temperature", "-1", "-o", "m.npz"], "temperature is -1.0"),
+        (["make", "rbm-gaussian", "--visible", "0", "-o", "m.npz"], "visible is 0"),
+        (["make", "rbm-gaussian", "-o", "no/m.npz"], "cannot write no/m.npz"),
+    ],
+)
+def test_bad_input_exits_2_with_one_line(model, tmp_path, arguments, message):
+    done = run(*(a.format(model=model) for a in arguments), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert message in done.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_too_large_is_a_clear_error(tmp_path):
+    path = tmp_path / "big.npz"
+    run("make", "rbm-gaussian", "--visible", 100, "--hidden", 90, "-o", path)
+    done = run("exact", path)
+    assert done.returncode == 2
+    assert "smaller side has 90 units" in done.stderr
+
+
+def test_interrupt_exits_130(model):
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "marginalis",
+            "estimate",
+            str(model),
+            "--chains",
+            "1000000",
+            "--steps",
+            "100000",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(4)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert out == ""
+    assert err.strip().splitlines()[-1] == "marginalis: interrupted"
+
+
+def test_importing_is_light():
+    heavy = ("numba", "matplotlib", "rich", "typer")
+    code = f"import sys, marginalis; print([m for m in {heavy} if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"

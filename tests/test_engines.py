@@ -1,0 +1,221 @@
+"""Engines agree draw for draw; results depend on nothing but model, plan and seed."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from conftest import PathSums, random_rbm
+
+import marginalis as mg
+from marginalis import engines
+from marginalis.annealing import Path
+from marginalis.engines.anneal_kernel import anneal_blocks
+from marginalis.engines.numba_cpu import _prepare
+from marginalis.engines.simd import LANES, aligned
+from marginalis.plan import make_plan
+from marginalis.transitions import gibbs
+
+
+def both(model, **options):
+    plan = make_plan(model, **options)
+    return [engines.run(plan, name, 1, lambda fraction: None) for name in ("numpy", "numba")]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("base", ["uniform", "biases"])
+@pytest.mark.parametrize("method", ["ais", "mais-v", "mais-h"])
+def test_draw_for_draw(method, base, sparse):
+    """In double precision all log-weights agree to rounding, so every single draw was the same."""
+    rng = np.random.default_rng(3)
+    model = random_rbm(rng, 9, 6, units=("spin", "binary"), scale=0.7, temperature=0.6)
+    if sparse:
+        holes = np.where(rng.random((9, 6)) < 0.5, model.weights, 0)
+        model = mg.BipartiteMRF(
+            sp.coo_matrix(holes),
+            model.visible_bias,
+            model.hidden_bias,
+            model.visible_units,
+            model.hidden_units,
+            0.6,
+        )
+    options = dict(method=method, base=base, steps=40, chains=100, seed=8, first_chain=5)
+    slow, fast = both(model, **options, precision="double")
+    np.testing.assert_allclose(fast, slow, rtol=0, atol=1e-11)
+    slow, fast = both(model, **options, precision="single")
+    np.testing.assert_allclose(fast, slow, rtol=0, atol=2e-4)
+
+
+def test_draw_for_draw_on_the_papers_model():
+    model = mg.rbm(
+        np.random.default_rng(0).normal(size=(20, 40)) / 60**0.5, np.zeros(20), np.zeros(40), temperature=0.2
+    )
+    for method in ("ais", "mais-v", "mais-h"):
+        slow, fast = both(model, method=method, steps=60, chains=200, precision="double")
+        np.testing.assert_allclose(fast, slow, rtol=0, atol=1e-10)
+
+
+def test_more_units_than_one_logarithm_covers():
+    """The products of (1+e) are flushed every 64 units; a 300×200 model needs several."""
+    model = random_rbm(np.random.default_rng(1), 200, 301, scale=0.1)
+    slow, fast = both(model, method="mais-v", steps=15, chains=20, precision="double")
+    np.testing.assert_allclose(fast, slow, rtol=0, atol=1e-9)
+    slow, fast = both(model, method="mais-h", steps=15, chains=20, precision="single")
+    np.testing.assert_allclose(fast, slow, rtol=0, atol=5e-3)
+
+
+@pytest.mark.parametrize("method", ["ais", "mais"])
+def test_same_bits_for_any_threads_and_split(method):
+    model = random_rbm(np.random.default_rng(2), 12, 7)
+    options = dict(method=method, steps=50, seed=4)
+    whole = mg.estimate(model, chains=1000, threads=1, **options)
+    assert np.array_equal(
+        whole.log_weights, mg.estimate(model, chains=1000, threads=3, **options).log_weights
+    )
+    parts = [
+        mg.estimate(model, chains=n, first_chain=at, **options) for at, n in ((0, 499), (499, 2), (501, 499))
+    ]
+    joined = parts[0] + parts[1] + parts[2]
+    assert np.array_equal(whole.log_weights, joined.log_weights)
+    assert whole.log_z == joined.log_z
+    assert whole.stderr == joined.stderr
+
+
+def test_same_bits_for_any_chunk_of_steps_and_blocks(monkeypatch):
+    from marginalis import annealing
+    from marginalis.engines import numba_cpu
+
+    model = random_rbm(np.random.default_rng(2), 12, 7)
+    plan = make_plan(model, steps=50, chains=300, seed=4)
+    slow, fast = (engines.run(plan, name, 2, lambda fraction: None) for name in ("numpy", "numba"))
+    monkeypatch.setattr(numba_cpu, "_CALL_OPERATIONS", 1e5)
+    monkeypatch.setattr(numba_cpu, "_JOB_BYTES", 3000)
+    monkeypatch.setattr(annealing, "_CHUNK", 17)
+    assert np.array_equal(slow, engines.run(plan, "numpy", 1, lambda fraction: None))
+    assert np.array_equal(fast, engines.run(plan, "numba", 2, lambda fraction: None))
+
+
+def test_one_seed_pairs_ais_with_mais_v():
+    """AIS takes the v-path of mAIS-V with the same seed, so the two estimates are strongly correlated."""
+    model = random_rbm(np.random.default_rng(6), 8, 8, scale=0.8)
+    joint, marginal = (
+        mg.estimate(model, method=m, steps=30, chains=4000).log_weights for m in ("ais", "mais-v")
+    )
+    other = mg.estimate(model, method="mais-v", steps=30, chains=4000, seed=1).log_weights
+    assert np.corrcoef(joint, marginal)[0, 1] > 0.3
+    assert abs(np.corrcoef(joint, other)[0, 1]) < 4.5 / math.sqrt(4000)
+
+
+def test_seeds_differ():
+    model = random_rbm(np.random.default_rng(6), 8, 8)
+    one, two = (mg.estimate(model, steps=10, chains=64, seed=s).log_weights for s in (1, 2**63))
+    assert not np.intersect1d(one, two).size
+
+
+# ---------------------------------------------------------------- stationarity
+
+
+def start_at_target(sums, k, chains, seed=0):
+    """Indices of v drawn from P_k(v)."""
+    p = np.exp(sums.marginal(k) - np.logaddexp.reduce(sums.marginal(k)))
+    return np.random.default_rng(seed).choice(len(p), size=chains, p=p), p
+
+
+def stays(v, sums, p):
+    """χ² of the states against p, in standard deviations."""
+    index = (v[:, None, :] == sums.v_states[None]).all(axis=2).argmax(axis=1)
+    expected = p * len(v)
+    counts = np.bincount(index, minlength=len(p))
+    return (((counts - expected) ** 2 / expected).sum() - (len(p) - 1)) / math.sqrt(2 * (len(p) - 1))
+
+
+@pytest.mark.parametrize("units", ["spin", "binary"])
+def test_reference_kernel_leaves_target_invariant(units):
+    model = random_rbm(np.random.default_rng(9), 3, 4, units=units, scale=0.9)
+    plan = make_plan(model, method="mais-v", steps=5, chains=30_000, seed=7)
+    path = Path(plan, np.arange(plan.chains, dtype=np.uint64))
+    sums = PathSums(model, plan.betas)
+    index, p = start_at_target(sums, 3, plan.chains)
+    v = sums.v_states[index]
+    moved = gibbs(path, 3, v, path.gap(v))
+    assert (moved != v).any()
+    assert stays(moved, sums, p) < 4.5
+    assert stays(gibbs(path, 5, v, path.gap(v)), sums, p) > 20  # the check sees a wrong temperature
+
+
+@pytest.mark.parametrize("method", ["ais", "mais-v"])
+def test_fast_kernel_leaves_target_invariant(method):
+    model = random_rbm(np.random.default_rng(9), 3, 4, scale=0.9)
+    blocks = 4000
+    plan = make_plan(model, method=method, steps=5, chains=blocks * LANES, seed=7)
+    prepared = _prepare(plan)
+    sums = PathSums(model, plan.betas)
+    index, p = start_at_target(sums, 3, plan.chains)
+    v = aligned((blocks, prepared.rows_v, LANES), prepared.dtype)
+    h = aligned((blocks, prepared.rows_h, LANES), prepared.dtype)
+    v[:, :3, :] = sums.v_states[index].reshape(blocks, LANES, 3).transpose(0, 2, 1)
+    weights = aligned((blocks, LANES), np.float64)
+    anneal_blocks(*prepared.kernel_args, np.uint64(0), v, h, weights, (2, 3))
+    moved = v[:, :3, :].transpose(0, 2, 1).reshape(-1, 3)
+    assert stays(moved, sums, p) < 4.5
+    anneal_blocks(*prepared.kernel_args, np.uint64(0), v, h, weights, (3, 4))
+    assert stays(v[:, :3, :].transpose(0, 2, 1).reshape(-1, 3), sums, p) > 20
+
+
+# ---------------------------------------------------------------- extremes
+
+
+@pytest.mark.parametrize("engine", ["numpy", "numba"])
+@pytest.mark.parametrize("method", ["ais", "mais-v", "mais-h"])
+def test_huge_fields_stay_finite(method, engine):
+    model = random_rbm(np.random.default_rng(4), 6, 5, temperature=1e-4)
+    result = mg.estimate(model, method=method, steps=200, chains=50, engine=engine)
+    assert np.isfinite(result.log_weights).all()
+    exact = mg.exact_log_z(model)
+    assert math.isfinite(exact)
+    assert result.log_z < exact + 10  # has a chance of at most e^-10, by Markov's inequality
+    assert result.log_z == pytest.approx(exact, rel=0.2)
+
+
+def test_huge_fields_do_not_lose_digits():
+    """At 1/T = 10⁴ float32 fields would cost 0.1 per weight: the engine takes double by itself."""
+    model = random_rbm(np.random.default_rng(4), 6, 5, temperature=1e-4)
+    slow, fast = both(model, method="mais-v", steps=30, chains=50)
+    np.testing.assert_allclose(fast, slow, rtol=1e-12)
+
+
+def test_parameters_of_any_finite_size():
+    for scale in (1e-300, 1e30, 1e290):
+        result = mg.estimate(mg.rbm([[scale, -scale]], [scale], [0, scale]), steps=10, chains=32)
+        assert np.isfinite(result.log_weights).all()
+
+
+def test_engines_are_chosen_by_name():
+    model = mg.rbm([[1.0]], [0.0], [0.0])
+    assert mg.estimate(model, steps=2, chains=2).engine == "numba"
+    assert mg.estimate(model, steps=2, chains=2, engine="numpy").engine == "numpy"
+    with pytest.raises(ValueError, match="engine"):
+        mg.estimate(model, engine="fortran")
+    with pytest.raises(ValueError, match="threads"):
+        mg.estimate(model, threads=0)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_interrupt_stops_the_work(threads):
+    """An exception from the progress callback (as Ctrl-C would raise) ends the run; no thread goes on."""
+
+    def interrupt(fraction):
+        raise KeyboardInterrupt
+
+    model = random_rbm(np.random.default_rng(0), 30, 30)
+    with pytest.raises(KeyboardInterrupt):
+        mg.estimate(model, steps=20_000, chains=2000, threads=threads, progress=interrupt)
+
+
+def test_progress_is_heard():
+    heard = []
+    mg.estimate(
+        random_rbm(np.random.default_rng(0), 5, 5), steps=100, chains=500, progress=heard.append, threads=1
+    )
+    assert heard == sorted(heard)
+    assert heard[-1] == 1.0

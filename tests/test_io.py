@@ -1,0 +1,168 @@
+"""Model files: round trips, and files from strangers."""
+
+import io
+import os
+import zipfile
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from conftest import random_rbm
+
+import marginalis as mg
+from marginalis import io as model_io
+
+PARTS = dict(weights=np.ones((2, 3)), visible_bias=np.zeros(2), hidden_bias=np.zeros(3))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("units", ["spin", "binary", ("spin", "binary")])
+def test_round_trip(tmp_path, units, sparse):
+    model = random_rbm(np.random.default_rng(0), 4, 3, units=units, temperature=0.3)
+    if sparse:
+        weights = sp.csr_array(np.where(model.weights > 0, model.weights, 0))
+        model = mg.rbm(weights, model.visible_bias, model.hidden_bias, units=units, temperature=0.3)
+    mg.save(model, tmp_path / "m.npz")
+    back = mg.load(tmp_path / "m.npz")
+    assert back.is_sparse == sparse
+    dense = (lambda w: w.toarray()) if sparse else np.asarray
+    assert np.array_equal(dense(back.weights), dense(model.weights))
+    assert np.array_equal(back.visible_bias, model.visible_bias)
+    assert np.array_equal(back.hidden_bias, model.hidden_bias)
+    assert (back.visible_units, back.hidden_units) == (model.visible_units, model.hidden_units)
+    assert back.temperature == 0.3
+    assert os.listdir(tmp_path) == ["m.npz"]
+
+
+def test_defaults_and_other_dtypes(tmp_path):
+    path = tmp_path / "m.npz"
+    np.savez(path, **{k: v.astype(np.float32) for k, v in PARTS.items()}, comment="unknown keys are ignored")
+    model = mg.load(str(path))
+    assert model.visible_units.name == "spin"
+    assert model.temperature == 1.0
+    np.savez_compressed(path, **PARTS, visible_units=np.bytes_(b"binary"), temperature=np.array([2]))
+    assert mg.load(path).visible_units.name == "binary"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(weights=None), "lacks the key 'weights'"),
+        (dict(hidden_bias=None), "lacks the key 'hidden_bias'"),
+        (dict(weights=np.array([[object()]])), "'weights' holds pickled objects, which are refused"),
+        (dict(weights=np.array([["a"]])), "'weights' has dtype <U1"),
+        (dict(visible_bias=np.zeros(2, complex)), "'visible_bias' has dtype complex128"),
+        (dict(visible_units=3), "'visible_units' has dtype int64; it must hold text"),
+        (dict(visible_units="fermion"), "visible_units is 'fermion'"),
+        (dict(visible_bias=np.zeros(5)), "visible_bias has length 5"),
+        (dict(weights=np.full((2, 3), np.nan)), "weights holds NaN"),
+        (dict(temperature=0.0), "temperature"),
+        (dict(temperature=np.ones(2)), "'temperature' must hold one number"),
+        (dict(version=99), "format version 99"),
+        (dict(weights_data=np.ones(1)), "both 'weights' and 'weights_data'"),
+        (dict(weights=None, weights_data=np.ones(1)), "lacks the key 'weights_indices'"),
+    ],
+)
+def test_bad_contents(tmp_path, change, message):
+    path = tmp_path / "m.npz"
+    np.savez(path, **{k: v for k, v in (PARTS | change).items() if v is not None})
+    with pytest.raises(ValueError, match=message) as error:
+        mg.load(path)
+    assert "m.npz" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        dict(weights_indices=np.array([0, 7])),
+        dict(weights_indices=np.array([0, -1])),
+        dict(weights_indptr=np.array([0, 1])),
+        dict(weights_indptr=np.array([0, 5, 2])),
+        dict(weights_shape=np.array([2])),
+        dict(weights_indices=np.array([0.5, 1.0])),
+    ],
+)
+def test_bad_sparse_parts(tmp_path, change):
+    parts = dict(
+        weights_data=np.ones(2),
+        weights_indices=np.array([0, 2]),
+        weights_indptr=np.array([0, 1, 2]),
+        weights_shape=np.array([2, 3]),
+        visible_bias=np.zeros(2),
+        hidden_bias=np.zeros(3),
+    )
+    np.savez(tmp_path / "good.npz", **parts)
+    assert mg.load(tmp_path / "good.npz").weights.nnz == 2
+    np.savez(tmp_path / "m.npz", **(parts | change))
+    with pytest.raises(ValueError, match=r"weights_indices|do not fit together"):
+        mg.load(tmp_path / "m.npz")
+
+
+def test_not_an_archive(tmp_path):
+    path = tmp_path / "m.npz"
+    for content in (b"", b"hello", b"PK\x03\x04broken"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="not a readable npz"):
+            mg.load(path)
+    np.save(tmp_path / "plain.npy", np.zeros(3))
+    with pytest.raises(ValueError, match="not a readable npz"):
+        mg.load(tmp_path / "plain.npy")
+    with pytest.raises(ValueError, match="No such file"):
+        mg.load(tmp_path / "none.npz")
+    with pytest.raises(ValueError, match="directory"):
+        mg.load(tmp_path)
+
+
+def test_every_truncation_is_an_error(tmp_path):
+    buffer = io.BytesIO()
+    np.savez(buffer, **PARTS)
+    whole = buffer.getvalue()
+    path = tmp_path / "m.npz"
+    for length in range(0, len(whole), 37):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=r"m\.npz"):
+            mg.load(path)
+
+
+def test_a_header_that_lies_is_refused(tmp_path):
+    """A member that claims a huge shape is refused before any memory is taken for it."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f8", "fortran_order": False, "shape": (10**9, 10**9)}
+    )
+    with zipfile.ZipFile(tmp_path / "m.npz", "w") as archive:
+        archive.writestr("weights.npy", header.getvalue() + bytes(8))
+    with pytest.raises(ValueError, match="shorter than its header says"):
+        mg.load(tmp_path / "m.npz")
+
+
+def test_a_zip_bomb_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "m.npz"
+    np.savez_compressed(path, **(PARTS | dict(weights=np.zeros((1000, 1000)))))
+    monkeypatch.setattr(model_io, "MAX_BYTES", 10**6)
+    with pytest.raises(ValueError, match="limit"):
+        mg.load(path)
+
+
+def test_saving_is_all_or_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "m.npz"
+    mg.save(mg.rbm([[1.0]], [0], [0]), path)
+    before = path.read_bytes()
+
+    def fails(file, **arrays):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", fails)
+    with pytest.raises(OSError, match="No space"):
+        mg.save(mg.rbm([[2.0]], [0], [0]), path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["m.npz"]
+
+
+def test_saving_where_one_cannot(tmp_path):
+    model = mg.rbm([[1.0]], [0], [0])
+    with pytest.raises(ValueError, match="cannot write"):
+        mg.save(model, tmp_path / "no" / "m.npz")
+    with pytest.raises(ValueError, match="is a folder"):
+        mg.save(model, tmp_path)
