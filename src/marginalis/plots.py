@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 
 from .estimate import Estimate
 from .io import write_whole
+
+COLOURS = ("#c44e52", "#4c72b0", "#55a868", "#8172b3")
 
 
 def weights(estimate: Estimate) -> Any:
@@ -18,14 +21,32 @@ def weights(estimate: Estimate) -> Any:
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.add_subplot()
     values = estimate.log_z0 + estimate.log_weights
-    axes.hist(values, bins=min(80, max(10, int(np.sqrt(len(values))) * 2)), color="#7aa6c2", label="chains")
+    axes.hist(values, bins=min(80, max(10, int(np.sqrt(len(values))) * 2)), color=COLOURS[1], alpha=0.6, label="chains")
     low, high = estimate.interval
     if np.isfinite(low):
-        axes.axvspan(-high, -low, color="#c44e52", alpha=0.3, lw=0, label="95 % interval of ln Z")
-    axes.axvline(estimate.log_z, color="#c44e52", lw=1.5, label="ln Z estimate")
+        axes.axvspan(-high, -low, color=COLOURS[0], alpha=0.3, lw=0, label="95 % interval of ln Z")
+    axes.axvline(estimate.log_z, color=COLOURS[0], lw=1.5, label="ln Z estimate")
     axes.set_xlabel("ln Z$_0$ + log-weight of a chain")
     axes.set_ylabel("chains")
     axes.set_title(str(estimate).splitlines()[0].split("   ")[0])
+    axes.legend(frameon=False)
+    return figure
+
+
+def convergence(results: Mapping[str, Sequence[Estimate]], exact: float) -> Any:
+    """F against the number of steps, one line per method, with the exact value: a `matplotlib` figure."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.add_subplot()
+    axes.axhline(exact, color="black", lw=1, label="exact")
+    for (name, estimates), colour, shift in zip(results.items(), COLOURS, (0.96, 1.04), strict=False):
+        steps = [shift * r.steps for r in estimates]  # moved apart, so that both error bars are seen
+        values, errors = [r.free_energy for r in estimates], [2 * r.stderr for r in estimates]
+        axes.errorbar(steps, values, errors, fmt="o-", ms=4, lw=1, capsize=3, color=colour, label=name)
+    axes.set_xscale("log")
+    axes.set_xlabel("annealing steps K")
+    axes.set_ylabel("free energy F (bars: ±2 standard errors)")
     axes.legend(frameon=False)
     return figure
 
