@@ -17,9 +17,13 @@ results = {}
 for method in ("ais", "mais"):
     results[method] = [mg.estimate(model, method=method, steps=k, chains=1000) for k in STEPS]
     last = results[method][-1]
-    print(f"{method}:\n{last}\n(exact value {(last.free_energy - exact) / last.stderr:+.1f} standard errors away)\n")
+    print(
+        f"{method}:\n{last}\n(exact value {(last.free_energy - exact) / last.stderr:+.1f} standard errors away)\n"
+    )
 
 OUT.mkdir(exist_ok=True)
 mg.save(model, OUT / "rbm.npz")
 plots.save(plots.convergence(results, exact), OUT / "demo.png")
-print(f"Figure: {OUT / 'demo.png'}. Model: {OUT / 'rbm.npz'}; try `.venv/bin/marginalis estimate {OUT / 'rbm.npz'}`.")
+print(
+    f"Figure: {OUT / 'demo.png'}. Model: {OUT / 'rbm.npz'}; try `.venv/bin/marginalis estimate {OUT / 'rbm.npz'}`."
+)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import marginalis as mg
+from marginalis.units import Categorical
 
 DATA = Path(__file__).parent / "data"
 
@@ -63,7 +64,10 @@ def moments_model():
 
 
 def states(units, features: int) -> np.ndarray:
-    """All states of a side, one per row."""
+    """All states of a discrete side, one per row of features."""
+    if isinstance(units, Categorical):
+        blocks = [np.eye(q) for q in units.counts(features)]
+        return np.array([np.concatenate(rows) for rows in itertools.product(*blocks)])
     values = {"spin": (-1.0, 1.0), "binary": (0.0, 1.0)}[units.name]
     return np.array(list(itertools.product(values, repeat=features)))
 
@@ -92,7 +96,9 @@ class PathSums:
         h = states(model.hidden_units, len(model.hidden_bias))
         t = model.temperature
         weights = model.weights.toarray() if model.is_sparse else model.weights
-        target = ((v @ model.visible_bias)[:, None] + h @ model.hidden_bias + v @ weights @ h.T) / t
+        target = (
+            (v @ model.visible_bias)[:, None] + h @ model.hidden_bias + v @ weights @ h.T + model.offset
+        ) / t
         b0, c0 = base if base is not None else (np.zeros(v.shape[1]), np.zeros(h.shape[1]))
         start = (v @ b0)[:, None] + h @ c0
         self.v_states, self.h_states = v, h

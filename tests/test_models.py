@@ -31,7 +31,10 @@ GOOD = dict(weights=[[1.0, 2.0, 3.0], [0.0, -1.0, 0.5]], visible_bias=[0.1, 0.2]
         (dict(temperature=np.inf), "temperature"),
         (dict(temperature="hot"), "temperature"),
         (dict(temperature=1e-320), "overflow"),
-        (dict(units="potts?"), "visible units is 'potts\\?'; it must be one of binary, spin"),
+        (
+            dict(units="potts?"),
+            "visible units is 'potts\\?'; it must be one of binary, categorical:q, gaussian, spin",
+        ),
         (dict(units=("spin", "fermion")), "hidden units is 'fermion'"),
         (dict(units=("spin",)), "units"),
     ],

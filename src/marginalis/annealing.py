@@ -28,13 +28,12 @@ class Path:
     """P_0 … P_K for a set of chains, oriented so that the visible side is the one that is sampled."""
 
     def __init__(self, plan: Plan, chains: NDArray[np.uint64]) -> None:
-        swap = plan.method == "mais-h"
-        model = plan.model.transposed() if swap else plan.model
-        base = plan.base.transposed() if swap else plan.base
+        model, base, swap = plan.oriented()
         self.betas, self.seed, self.chains = plan.betas, plan.seed, chains
-        self.visible, self.hidden = model.visible_units, model.hidden_units
+        natural = model.natural
+        self.visible, self.hidden = natural.visible_units, natural.hidden_units
         self.n_visible, self.n_hidden = model.n_visible, model.n_hidden
-        self.weights, b, c = model.natural
+        self.weights, b, c = natural.weights, natural.visible_bias, natural.hidden_bias
         self.b0, self.c0 = base.visible, base.hidden
         self.gap_b, self.gap_c = b - self.b0, c - self.c0
         self.visible_side, self.hidden_side = (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN)
@@ -99,7 +98,7 @@ def ais(path: Path) -> Iterator[Array]:
 
 
 def anneal(plan: Plan, tick: Tick) -> Array:
-    """Return ln W of every chain of the plan (Z_0 left out); `tick` hears the fraction done."""
+    """Return ln W of every chain for the annealed part of the plan; `tick` hears the fraction done."""
     method = ais if plan.method == "ais" else mais
     log_weights = np.zeros(plan.chains)
     for start in range(0, plan.chains, _CHUNK):

@@ -8,13 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .models import BipartiteMRF, real_array
+from .checks import real_array
+from .models import BipartiteMRF
 from .units import Array
 
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """Fields of the two sides of P_0, in the model's own units and already divided by any temperature."""
+    """Fields of the two sides of P_0, in the model's own units and already divided by any temperature.
+
+    A Gaussian side of P_0 has the model's own precision, since a flat one cannot be normalised.
+    """
 
     visible: Array
     hidden: Array
@@ -26,10 +30,9 @@ class Base:
 
     def log_z(self, model: BipartiteMRF) -> float:
         """Return ln Z_0."""
-        return float(
-            model.visible_units.log_normaliser(self.visible[None])[0]
-            + model.hidden_units.log_normaliser(self.hidden[None])[0]
-        )
+        units = model.natural.visible_units, model.natural.hidden_units
+        sides = zip(units, (self.visible, self.hidden), strict=True)
+        return sum(float(side.log_normaliser(x[None])[0]) for side, x in sides if len(x))
 
     def transposed(self) -> Base:
         """Return the same base with the names of the two sides exchanged."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -14,7 +13,8 @@ import typer
 
 from . import __version__, engines, examples, io
 from .estimate import estimate as run_estimate
-from .exact import ModelTooLarge, exact_cost, exact_log_z
+from .exact import METHODS as EXACT_METHODS
+from .exact import ModelTooLarge, cheapest, duration, exact_log_z
 from .models import BipartiteMRF
 from .plan import METHODS, PRECISIONS, make_plan
 from .schedules import DEFAULT_STEPS, read_schedule
@@ -32,6 +32,9 @@ Visible = Annotated[int, typer.Option(help="Number of visible units.")]
 Hidden = Annotated[int, typer.Option(help="Number of hidden units.")]
 Temperature = Annotated[float, typer.Option(help="T; it divides the whole energy.")]
 Seed = Annotated[int, typer.Option(help="Seed of the parameters.")]
+Shape = Annotated[str, typer.Option(help="Sides of the lattice, as in 16x16.")]
+Law = Annotated[str, typer.Option(help="A number, gaussian:sd, uniform:a or pm:a.")]
+Periodic = Annotated[bool, typer.Option("--periodic", help="Periodic in all directions.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -105,22 +108,20 @@ def estimate(
 @app.command()
 def exact(
     model: ModelPath,
+    method: Annotated[str, typer.Option(help=", ".join(EXACT_METHODS))] = "auto",
     threads: Threads = None,
     max_seconds: Annotated[float, typer.Option(help="Refuse a sum that would take longer.")] = 3600.0,
     as_json: Json = False,
 ) -> None:
-    """Compute the free energy exactly, by summing over the smaller side."""
+    """Compute the free energy exactly, by the cheapest method that fits."""
     loaded = io.load(model)
-    start = time.perf_counter()
-    log_z = exact_log_z(loaded, threads=threads, progress=True, max_seconds=max_seconds)
-    seconds = time.perf_counter() - start
+    log_z = exact_log_z(loaded, method=method, threads=threads, progress=True, max_seconds=max_seconds)
     if as_json:
-        typer.echo(
-            json.dumps({"log_z": log_z, "free_energy": -log_z, "method": "enumeration", "seconds": seconds})
-        )
+        answer = {"log_z": log_z, "free_energy": -log_z, "method": log_z.method, "seconds": log_z.seconds}
+        typer.echo(json.dumps(answer))
     else:
         typer.echo(f"F = {-log_z:.12g}\nln Z = {log_z:.12g}   F/n = {-log_z / loaded.n_variables:.12g}")
-        typer.echo(f"exact sum over the smaller side, {seconds:.2f} s")
+        typer.echo(f"exact, by {log_z.method}, {log_z.seconds:.2f} s")
 
 
 @app.command()
@@ -138,7 +139,8 @@ def info(model: ModelPath, as_json: Json = False) -> None:
 def _facts(model: BipartiteMRF) -> dict[str, Any]:
     stored = model.weights.data if model.is_sparse else model.weights
     try:
-        exact = f"about {exact_cost(model):.2g} s"
+        name, way = cheapest(model)
+        exact = f"{name}, about {duration(way.seconds)}"
     except ModelTooLarge as error:
         exact = f"no: {error}"
     return {
@@ -153,7 +155,7 @@ def _facts(model: BipartiteMRF) -> dict[str, Any]:
         "largest_coupling": float(np.abs(stored).max(initial=0.0)),
         "largest_field": float(max(np.abs(model.visible_bias).max(), np.abs(model.hidden_bias).max())),
         "mais_is": make_plan(model).method,
-        "exact_sum": exact,
+        "exact": exact,
     }
 
 
@@ -171,6 +173,88 @@ def make_rbm_hopfield(
 ) -> None:
     """Write the paper's RBM with Hopfield weights, +-1/sqrt(|V|)."""
     _write(examples.rbm_hopfield(visible, hidden, temperature=temperature, seed=seed), output)
+
+
+@make_app.command("ising-grid")
+def make_ising_grid(
+    output: Output,
+    shape: Shape = "16x16",
+    coupling: Law = "1",
+    field: Law = "0",
+    periodic: Periodic = False,
+    temperature: Temperature = 1.0,
+    seed: Seed = 0,
+) -> None:
+    """Write an Ising lattice or spin glass in any number of dimensions."""
+    model = examples.ising_grid(
+        _sizes(shape, "x", "shape"),
+        coupling=coupling,
+        field=field,
+        periodic=periodic,
+        temperature=temperature,
+        seed=seed,
+    )
+    _write(model, output)
+
+
+@make_app.command("potts-grid")
+def make_potts_grid(
+    output: Output,
+    shape: Shape = "8x8",
+    states: Annotated[int, typer.Option(help="States per variable, q.")] = 3,
+    coupling: Law = "1",
+    periodic: Periodic = False,
+    temperature: Temperature = 1.0,
+    seed: Seed = 0,
+) -> None:
+    """Write a Potts lattice in any number of dimensions."""
+    sizes = _sizes(shape, "x", "shape")
+    model = examples.potts_grid(
+        sizes, states, coupling=coupling, periodic=periodic, temperature=temperature, seed=seed
+    )
+    _write(model, output)
+
+
+@make_app.command("dbm")
+def make_dbm(
+    output: Output,
+    layers: Annotated[str, typer.Option(help="Sizes of the layers, as in 784,500,500.")] = "20,40,20",
+    scale: Annotated[float, typer.Option(help="Weights have variance scale^2/(n_l + n_l+1).")] = 1.0,
+    units: Annotated[str, typer.Option(help="binary or spin.")] = "binary",
+    temperature: Temperature = 1.0,
+    seed: Seed = 0,
+) -> None:
+    """Write a deep Boltzmann machine with Gaussian weights."""
+    sizes = _sizes(layers, ",", "layers")
+    _write(examples.random_dbm(sizes, scale=scale, units=units, temperature=temperature, seed=seed), output)
+
+
+@make_app.command("chimera")
+def make_chimera(
+    output: Output,
+    size: Annotated[str, typer.Option(help="Cells, as in 4 or 2x3.")] = "4",
+    shore: Annotated[int, typer.Option(help="Spins of each shore of a cell.")] = 4,
+    coupling: Law = "gaussian:1",
+    field: Law = "0",
+    temperature: Temperature = 1.0,
+    seed: Seed = 0,
+) -> None:
+    """Write a spin glass on a Chimera graph."""
+    cells = _sizes(size, "x", "size")
+    if len(cells) > 2:
+        raise ValueError(f"size is {size!r}; it must be one or two numbers, as in 4 or 2x3")
+    model = examples.chimera(
+        cells[0], cells[-1], shore, coupling=coupling, field=field, temperature=temperature, seed=seed
+    )
+    _write(model, output)
+
+
+def _sizes(text: str, separator: str, argument: str) -> list[int]:
+    try:
+        return [int(word) for word in text.split(separator)]
+    except ValueError:
+        example = separator.join(("16", "16"))
+        raise ValueError(f"{argument} is {text!r}; it must be whole numbers, as in {example}") from None
 
 
 def _write(model: BipartiteMRF, path: Path) -> None:

@@ -1,11 +1,17 @@
-"""Seeded example models: those of the paper's numerical experiments."""
+"""Seeded example models: those of the paper's numerical experiments, and random lattices and networks."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 import numpy as np
 
-from .models import BipartiteMRF, rbm
-from .schedules import whole
+from . import grids
+from .checks import whole
+from .graphs import from_edges
+from .models import BipartiteMRF, dbm, rbm
+from .units import Array
 
 
 def rbm_gaussian(
@@ -24,6 +30,113 @@ def rbm_hopfield(
     rng, b, c = _biases(visible, hidden, seed)
     weights = rng.choice([-1.0, 1.0], size=(visible, hidden)) / np.sqrt(visible)
     return rbm(weights, b, c, temperature=temperature)
+
+
+def random_dbm(
+    sizes: Sequence[int],
+    *,
+    scale: float = 1.0,
+    units: str = "binary",
+    temperature: float = 1.0,
+    seed: int = 0,
+) -> BipartiteMRF:
+    """DBM with layers of these sizes, weights N(0, scale²/(n_l + n_{l+1})) and biases uniform in ±0.001."""
+    sizes = [whole(n, "layers", 1, 10**7) for n in sizes]
+    rng = np.random.default_rng(whole(seed, "seed", 0, 2**64 - 1))
+    biases = [rng.uniform(-0.001, 0.001, n) for n in sizes]
+    weights = [rng.normal(scale=scale / (a + b) ** 0.5, size=(a, b)) for a, b in itertools.pairwise(sizes)]
+    return dbm(weights, biases, units=units, temperature=temperature)
+
+
+def ising_grid(
+    shape: Sequence[int],
+    *,
+    coupling: str = "1",
+    field: str = "0",
+    periodic: bool = False,
+    temperature: float = 1.0,
+    seed: int = 0,
+) -> BipartiteMRF:
+    """Ising lattice whose couplings and fields are numbers or random (see `draw`)."""
+    rng = np.random.default_rng(whole(seed, "seed", 0, 2**64 - 1))
+    sizes = tuple(whole(n, "shape", 1, 2**31) for n in shape)
+    couplings = [draw(coupling, sizes, rng, "coupling") for _ in sizes]
+    fields = draw(field, sizes, rng, "field")
+    return grids.ising_grid(
+        sizes, coupling=couplings, field=fields, periodic=periodic, temperature=temperature
+    )
+
+
+def potts_grid(
+    shape: Sequence[int],
+    q: int,
+    *,
+    coupling: str = "1",
+    periodic: bool = False,
+    temperature: float = 1.0,
+    seed: int = 0,
+) -> BipartiteMRF:
+    """Potts lattice whose couplings are a number or random (see `draw`)."""
+    rng = np.random.default_rng(whole(seed, "seed", 0, 2**64 - 1))
+    sizes = tuple(whole(n, "shape", 1, 2**31) for n in shape)
+    couplings = [draw(coupling, sizes, rng, "coupling") for _ in sizes]
+    return grids.potts_grid(sizes, q, coupling=couplings, periodic=periodic, temperature=temperature)
+
+
+def chimera(
+    rows: int,
+    columns: int | None = None,
+    shore: int = 4,
+    *,
+    coupling: str = "gaussian:1",
+    field: str = "0",
+    temperature: float = 1.0,
+    seed: int = 0,
+) -> BipartiteMRF:
+    """Spins on a Chimera graph of rows × columns cells, each a complete bipartite graph of two shores.
+
+    Spin ((r·columns + c)·2 + side)·shore + k; side 0 is coupled down the columns, side 1 along the rows.
+    """
+    edges = chimera_edges(rows, rows if columns is None else columns, shore)
+    rng = np.random.default_rng(whole(seed, "seed", 0, 2**64 - 1))
+    n = whole(rows, "rows", 1, 10**4) * (columns or rows) * 2 * shore
+    couplings, fields = draw(coupling, (len(edges),), rng, "coupling"), draw(field, (n,), rng, "field")
+    return from_edges(edges, coupling=couplings, field=fields, n=n, temperature=temperature)
+
+
+def chimera_edges(rows: int, columns: int, shore: int = 4) -> list[tuple[int, int]]:
+    """Edges cell by cell: those within the cell, then down, then to the right."""
+    for value, name in ((rows, "rows"), (columns, "columns"), (shore, "shore")):
+        whole(value, name, 1, 10**4)
+
+    def spin(r: int, c: int, side: int, k: int) -> int:
+        return ((r * columns + c) * 2 + side) * shore + k
+
+    edges = []
+    for r, c in itertools.product(range(rows), range(columns)):
+        edges += [(spin(r, c, 0, k), spin(r, c, 1, m)) for k in range(shore) for m in range(shore)]
+        edges += [(spin(r, c, 0, k), spin(r + 1, c, 0, k)) for k in range(shore) if r + 1 < rows]
+        edges += [(spin(r, c, 1, k), spin(r, c + 1, 1, k)) for k in range(shore) if c + 1 < columns]
+    return edges
+
+
+def draw(law: str, shape: tuple[int, ...], rng: np.random.Generator, argument: str) -> Array:
+    """Return an array of a number, or of draws: ``gaussian:sd``, ``uniform:a`` (in ±a) or ``pm:a`` (±a)."""
+    kind, _, detail = law.rpartition(":")
+    try:
+        size = float(detail)
+    except ValueError:
+        size = np.nan
+    if np.isfinite(size):
+        if kind == "":
+            return np.full(shape, size)
+        if kind == "gaussian":
+            return size * rng.standard_normal(shape)
+        if kind == "uniform":
+            return size * rng.uniform(-1.0, 1.0, shape)
+        if kind == "pm":
+            return size * rng.choice([-1.0, 1.0], shape)
+    raise ValueError(f"{argument} is {law!r}; it must be a number, gaussian:sd, uniform:a or pm:a")
 
 
 def _biases(visible: int, hidden: int, seed: int) -> tuple[np.random.Generator, np.ndarray, np.ndarray]:

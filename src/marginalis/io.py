@@ -13,14 +13,27 @@ from typing import IO, Any
 import numpy as np
 import scipy.sparse as sp
 
-from .models import BipartiteMRF
-from .units import parse_units
+from .models import BipartiteMRF, Grid, Layers, Split
+from .units import Gaussian, parse_units
 
 VERSION = 1
 MAX_BYTES = 8 << 30  # of all arrays of a model file, uncompressed
 _SPARSE = ("weights_data", "weights_indices", "weights_indptr", "weights_shape")
 _WORDS = ("visible_units", "hidden_units")
-_NUMBERS = ("weights", "visible_bias", "hidden_bias", "temperature", "version", *_SPARSE)
+_PRECISIONS = ("visible_precision", "hidden_precision")
+_CALLERS = (
+    "split_visible",
+    "split_hidden",
+    "grid_shape",
+    "grid_periodic",
+    "layer_sizes",
+)  # beyond the contract
+_NUMBERS = (
+    *("weights", "visible_bias", "hidden_bias", "temperature", "offset", "version"),
+    *_SPARSE,
+    *_PRECISIONS,
+    *_CALLERS,
+)
 
 
 def save(model: BipartiteMRF, path: str | Path) -> None:
@@ -32,7 +45,17 @@ def save(model: BipartiteMRF, path: str | Path) -> None:
         "visible_units": model.visible_units.name,
         "hidden_units": model.hidden_units.name,
         "temperature": model.temperature,
+        "offset": model.offset,
+        "split_visible": model.split.visible,
+        "split_hidden": model.split.hidden,
     }
+    for key, units in zip(_PRECISIONS, (model.visible_units, model.hidden_units), strict=True):
+        if isinstance(units, Gaussian):
+            arrays[key] = units.gamma
+    if isinstance(model.layout, Grid):
+        arrays |= {"grid_shape": model.layout.shape, "grid_periodic": model.layout.periodic}
+    elif isinstance(model.layout, Layers):
+        arrays["layer_sizes"] = model.layout.sizes
     w = model.weights
     if sp.issparse(w):
         arrays.update(zip(_SPARSE, (w.data, w.indices, w.indptr, w.shape), strict=True))
@@ -52,14 +75,25 @@ def load(path: str | Path) -> BipartiteMRF:
         for key in ("visible_bias", "hidden_bias"):
             if key not in arrays:
                 raise ValueError(f"lacks the key {key!r}")
-        visible, hidden = (parse_units(str(arrays.get(key, "spin")), key) for key in _WORDS)
+        biases = arrays["visible_bias"], arrays["hidden_bias"]
+        visible, hidden = (
+            parse_units(
+                str(arrays.get(f"{side}_units", "spin")),
+                np.size(b),
+                arrays.get(f"{side}_precision"),
+                f"{side}_units",
+            )
+            for side, b in zip(("visible", "hidden"), biases, strict=True)
+        )
         return BipartiteMRF(
             weights,
-            arrays["visible_bias"],
-            arrays["hidden_bias"],
+            *biases,
             visible,
             hidden,
             _scalar(arrays, "temperature", 1.0),
+            _scalar(arrays, "offset", 0.0),
+            _read_split(arrays),  # type: ignore[arg-type]
+            _read_layout(arrays),
         )
     except OSError as error:
         raise ValueError(f"cannot read model file {path}: {error.strerror or error}") from None
@@ -136,6 +170,22 @@ def _read_weights(arrays: dict[str, Any]) -> Any:
     except (ValueError, IndexError, OverflowError) as error:
         raise ValueError(f"the arrays of the sparse weights do not fit together ({error})") from None
     return matrix
+
+
+def _read_split(arrays: dict[str, Any]) -> Split | None:
+    if not {"split_visible", "split_hidden"} <= set(arrays):
+        return None
+    sides = arrays["split_visible"], arrays["split_hidden"]
+    if any(side.dtype.kind not in "iu" or side.ndim != 1 for side in sides):
+        raise ValueError("split_visible and split_hidden must list whole numbers")
+    return Split(*(side.astype(np.int64) for side in sides))
+
+
+def _read_layout(arrays: dict[str, Any]) -> Grid | Layers | None:
+    numbers = {key: tuple(int(x) for x in np.ravel(arrays[key])) for key in _CALLERS[2:] if key in arrays}
+    if "grid_shape" in numbers and "grid_periodic" in numbers:
+        return Grid(numbers["grid_shape"], tuple(bool(x) for x in numbers["grid_periodic"]))
+    return Layers(numbers["layer_sizes"]) if "layer_sizes" in numbers else None
 
 
 def _scalar(arrays: dict[str, Any], key: str, default: float) -> float:

@@ -1,10 +1,11 @@
-"""The one class of model, and the constructors that make it.
+"""The one class of model, and the constructors of layered ones.
 
 Every model is a Markov random field on a bipartite graph with energy
 
-    E(v, h) = −(b·v + c·h + vᵀWh)/T,    P(v, h) = exp(−E(v, h))/Z
+    E(v, h) = −(b·v + c·h + vᵀWh + offset)/T,    P(v, h) = exp(−E(v, h))/Z
 
-(the paper's eq. RBM, and with one-hot features its general bipartite energy, eq. bipartite_energy_k).
+(the paper's eq. RBM, and with one-hot features its general bipartite energy, eq. bipartite_energy_k). A
+Gaussian variable x adds −½γx² inside the bracket.
 """
 
 from __future__ import annotations
@@ -13,15 +14,42 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import svds
 
-from .units import SPIN, Array, TwoState, Units, parse_units
+from .checks import real_array, real_number
+from .units import SPIN, Array, Gaussian, TwoState, Units, parse_units
 
 Coupling = Any  # a float64 array or a scipy.sparse.csr_array
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Which of the caller's variables went to which side: their numbers, in the order of the side."""
+
+    visible: Indices
+    hidden: Indices
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The variables, in the caller's order, are the sites of a rectangular lattice, row-major."""
+
+    shape: tuple[int, ...]
+    periodic: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The variables, in the caller's order, are layers of these sizes, each coupled to the next."""
+
+    sizes: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +66,12 @@ class BipartiteMRF:
         The kind of the variables of each side.
     temperature
         T > 0, divides the whole energy.
+    offset
+        A constant beside the other terms: it moves F by −offset/T.
+    split
+        Where the caller's variables went; by default the visible ones come first.
+    layout
+        What is known about the shape of the graph, for the exact methods.
     """
 
     weights: Coupling
@@ -46,6 +80,9 @@ class BipartiteMRF:
     visible_units: Units = SPIN
     hidden_units: Units = SPIN
     temperature: float = 1.0
+    offset: float = 0.0
+    split: Split = None  # type: ignore[assignment]  # settled below
+    layout: Grid | Layers | None = None
     natural: Natural = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -54,12 +91,50 @@ class BipartiteMRF:
         rows, columns = self.weights.shape
         set_(self, "visible_bias", _bias(self.visible_bias, rows, "visible_bias", "rows"))
         set_(self, "hidden_bias", _bias(self.hidden_bias, columns, "hidden_bias", "columns"))
-        set_(self, "temperature", _temperature(self.temperature))
-        with np.errstate(over="ignore"):
-            scaled = [x / self.temperature for x in (self.weights, self.visible_bias, self.hidden_bias)]
-        if not all(np.isfinite(x.data if sp.issparse(x) else x).all() for x in scaled):
-            raise ValueError(f"temperature is {self.temperature!r}: the parameters divided by it overflow")
-        set_(self, "natural", Natural(*scaled))
+        set_(self, "temperature", real_number(self.temperature, "temperature"))
+        if self.temperature <= 0:
+            raise ValueError(f"temperature is {self.temperature!r}; it must be positive")
+        set_(self, "offset", real_number(self.offset, "offset"))
+        if self.split is None:
+            n = self.n_visible
+            set_(self, "split", Split(np.arange(n), np.arange(n, n + self.n_hidden)))
+        elif (
+            not np.array_equal(
+                np.sort(np.concatenate([self.split.visible, self.split.hidden])), np.arange(self.n_variables)
+            )
+            or len(self.split.visible) != self.n_visible
+        ):
+            raise ValueError("split must number every variable once")
+        set_(self, "natural", self._natural())
+        self._check_normalisable()
+
+    def _natural(self) -> Natural:
+        t = self.temperature
+
+        def over(x: Any) -> Any:
+            with np.errstate(over="ignore"):
+                scaled = x if t == 1.0 else x / t
+            if not np.isfinite(scaled.data if sp.issparse(scaled) else scaled).all():
+                raise ValueError(f"temperature is {t!r}: the parameters divided by it overflow")
+            return scaled
+
+        return Natural(
+            over(self.weights),
+            over(self.visible_bias),
+            over(self.hidden_bias),
+            self.visible_units.at_temperature(t),
+            self.hidden_units.at_temperature(t),
+            over(self.offset),
+        )
+
+    def _check_normalisable(self) -> None:
+        if isinstance(self.visible_units, Gaussian) and isinstance(self.hidden_units, Gaussian):
+            size = _largest_singular_value(self.weights, self.visible_units.gamma, self.hidden_units.gamma)
+            if not size < 1.0:
+                raise ValueError(
+                    "weights make this Gaussian model not normalisable: the largest singular value of "
+                    f"w_ij/√(γ_i γ_j) is {size:.6g}; it must be below 1"
+                )
 
     @property
     def n_visible(self) -> int:
@@ -90,7 +165,25 @@ class BipartiteMRF:
             self.hidden_units,
             self.visible_units,
             self.temperature,
+            self.offset,
+            Split(self.split.hidden, self.split.visible),
+            self.layout,
         )
+
+    @cached_property
+    def connected_parts(self) -> tuple[Indices, Indices, int]:
+        """The connected part of every visible and of every hidden variable, and the number of parts."""
+        n, m = self.n_visible, self.n_hidden
+        if not self.is_sparse and self.weights.all():
+            return np.zeros(n, dtype=np.int64), np.zeros(m, dtype=np.int64), 1
+        links = sp.coo_array(self.weights)
+        used = links.data != 0
+        rows, columns = links.coords
+        v = self.visible_units.owners(len(self.visible_bias))[rows[used]]
+        h = self.hidden_units.owners(len(self.hidden_bias))[columns[used]]
+        graph = sp.csr_array((np.ones(len(v), dtype=np.int8), (v, h + n)), shape=(n + m, n + m))
+        count, part = connected_components(graph, directed=False)
+        return part[:n].astype(np.int64), part[n:].astype(np.int64), int(count)
 
     @cached_property
     def spin_form(self) -> SpinForm | None:
@@ -98,13 +191,16 @@ class BipartiteMRF:
         v, h = self.visible_units, self.hidden_units
         if not (isinstance(v, TwoState) and isinstance(h, TwoState)):
             return None
-        w, b, c = self.natural
-        w_rows, w_columns = np.asarray(w.sum(axis=1)).ravel(), np.asarray(w.sum(axis=0)).ravel()
+        w, b, c = self.natural.weights, self.natural.visible_bias, self.natural.hidden_bias
+        scale = v.scale * h.scale
+        rows = np.asarray(w.sum(axis=1)).ravel() if h.offset else np.zeros(len(b))
+        columns = np.asarray(w.sum(axis=0)).ravel() if v.offset else np.zeros(len(c))
+        constant = v.offset * math.fsum(b) + h.offset * math.fsum(c) + v.offset * math.fsum(h.offset * rows)
         return SpinForm(
-            weights=w * (v.scale * h.scale),
-            visible_bias=v.scale * (b + h.offset * w_rows),
-            hidden_bias=h.scale * (c + v.offset * w_columns),
-            constant=v.offset * math.fsum(b) + h.offset * math.fsum(c) + v.offset * h.offset * w_rows.sum(),
+            weights=w if scale == 1.0 else w * scale,
+            visible_bias=v.scale * (b + h.offset * rows),
+            hidden_bias=h.scale * (c + v.offset * columns),
+            constant=constant,
         )
 
 
@@ -115,16 +211,23 @@ class Natural:
     weights: Coupling
     visible_bias: Array
     hidden_bias: Array
-
-    def __iter__(self) -> Any:
-        return iter((self.weights, self.visible_bias, self.hidden_bias))
+    visible_units: Units
+    hidden_units: Units
+    offset: float
 
 
 @dataclass(frozen=True)
-class SpinForm(Natural):
-    """Natural parameters in ±1 spins; −E of the original model is theirs plus `constant`."""
+class SpinForm:
+    """Natural parameters in ±1 spins; −E of the original model, offset aside, is theirs plus `constant`."""
 
+    weights: Coupling
+    visible_bias: Array
+    hidden_bias: Array
     constant: float
+
+    def transposed(self) -> SpinForm:
+        """Exchange the sides."""
+        return SpinForm(self.weights.T, self.hidden_bias, self.visible_bias, self.constant)
 
 
 def rbm(
@@ -134,70 +237,121 @@ def rbm(
     *,
     units: str | Sequence[str] = "spin",
     temperature: float = 1.0,
+    visible_precision: ArrayLike | None = None,
+    hidden_precision: ArrayLike | None = None,
 ) -> BipartiteMRF:
     """Restricted Boltzmann machine with weights of shape |V| × |H|.
 
-    `units` is ``"spin"`` (−1, +1) or ``"binary"`` (0, 1), or a pair (visible, hidden).
+    `units` is one word or a pair (visible, hidden): ``"spin"`` (−1, +1), ``"binary"`` (0, 1),
+    ``"categorical:q"`` (one-hot: q rows or columns of the weights, and q biases, per variable) or
+    ``"gaussian"`` with precision γ (1 by default).
     """
     pair = (units, units) if isinstance(units, str) else tuple(units)
     if len(pair) != 2:
         raise ValueError(f"units is {units!r}; it must be one word or a pair (visible, hidden)")
+    b, c = real_array(visible_bias, "visible_bias", 1), real_array(hidden_bias, "hidden_bias", 1)
     return BipartiteMRF(
         weights,
-        visible_bias,  # type: ignore[arg-type]  # validated and converted at this door
-        hidden_bias,  # type: ignore[arg-type]
-        parse_units(pair[0], "visible units"),
-        parse_units(pair[1], "hidden units"),
+        b,
+        c,
+        parse_units(
+            pair[0], len(b), _precision(visible_precision, len(b), "visible_precision"), "visible units"
+        ),
+        parse_units(
+            pair[1], len(c), _precision(hidden_precision, len(c), "hidden_precision"), "hidden units"
+        ),
         temperature,
     )
 
 
-def real_array(value: object, argument: str, ndim: Literal[1, 2]) -> Array:
-    """Return a read-only float64 copy of `value`, or raise a ValueError that names the argument."""
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        raise ValueError(f"{argument} is not a rectangular array of numbers") from None
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"{argument} has dtype {array.dtype}; it must hold real numbers")
-    if array.ndim != ndim:
-        raise ValueError(f"{argument} has {array.ndim} dimensions; it must have {ndim}")
-    if array.size == 0:
-        raise ValueError(f"{argument} is empty")
-    array = np.array(array, dtype=np.float64, order="C")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{argument} holds NaN or infinite values")
-    array.flags.writeable = False
-    return array
+def dbm(
+    weights: Sequence[ArrayLike],
+    biases: Sequence[ArrayLike],
+    *,
+    units: str = "binary",
+    temperature: float = 1.0,
+) -> BipartiteMRF:
+    """Deep Boltzmann machine: layers x_0, x_1, … of spins or binaries, W_l between x_l and x_{l+1}.
+
+    E = −(Σ_l b_l·x_l + Σ_l x_lᵀ W_l x_{l+1})/T. Its even layers are one side of a bipartite graph, its odd
+    layers the other.
+    """
+    if len(weights) < 1 or len(biases) != len(weights) + 1:
+        raise ValueError(
+            f"weights has {len(weights)} layers of weights and biases {len(biases)}: need one more bias"
+        )
+    b = [real_array(x, f"biases[{i}]", 1) for i, x in enumerate(biases)]
+    w = [real_array(x, f"weights[{i}]", 2) for i, x in enumerate(weights)]
+    for i, x in enumerate(w):
+        if x.shape != (len(b[i]), len(b[i + 1])):
+            raise ValueError(
+                f"weights[{i}] has shape {x.shape}; the biases want {(len(b[i]), len(b[i + 1]))}"
+            )
+    if units not in ("spin", "binary"):
+        raise ValueError(f"units is {units!r}; a DBM has spin or binary units")
+    even, odd = range(0, len(b), 2), range(1, len(b), 2)
+    blocks = [
+        [w[i] if j == i + 1 else w[j].T if j == i - 1 else None for j in odd]  # coupled layers differ by one
+        for i in even
+    ]
+    ends = np.cumsum([len(x) for x in b])
+    numbers = [np.arange(end - len(x), end) for x, end in zip(b, ends, strict=True)]
+    kind = parse_units(units, 0)
+    return BipartiteMRF(
+        w[0]
+        if len(w) == 1
+        else sp.csr_array(sp.block_array(blocks))
+        if len(odd) > 1
+        else np.concatenate([r[0] for r in blocks]),
+        np.concatenate([b[i] for i in even]),
+        np.concatenate([b[i] for i in odd]),
+        kind,
+        kind,
+        temperature,
+        split=Split(np.concatenate([numbers[i] for i in even]), np.concatenate([numbers[i] for i in odd])),
+        layout=Layers(tuple(len(x) for x in b)),
+    )
 
 
 def _coupling(weights: Any) -> Coupling:
     if not sp.issparse(weights):
         return real_array(weights, "weights", 2)
-    if weights.ndim != 2 or 0 in weights.shape:
+    if weights.ndim != 2 or not any(weights.shape):
         raise ValueError(f"weights has shape {weights.shape}; it must have two dimensions and not be empty")
-    matrix = sp.csr_array(weights, copy=True)
+    if weights.dtype.kind not in "fiub":
+        raise ValueError(f"weights has dtype {weights.dtype}; it must hold real numbers")
+    matrix = sp.csr_array(weights, copy=True, dtype=np.float64)
     matrix.sum_duplicates()
-    if matrix.nnz:
-        matrix.data = real_array(matrix.data, "weights", 1)
-    else:
-        matrix = matrix.astype(np.float64)
+    if not np.isfinite(matrix.data).all():
+        raise ValueError("weights holds NaN or infinite values")
+    matrix.data.flags.writeable = False
     return matrix
 
 
-def _bias(value: object, length: int, argument: str, what: str) -> Array:
+def _bias(value: Any, length: int, argument: str, what: str) -> Array:
+    if length == 0 and np.size(value) == 0:  # variables without any edge may leave the other side empty
+        return np.zeros(0)
     array = real_array(value, argument, 1)
     if len(array) != length:
         raise ValueError(f"{argument} has length {len(array)}, but weights has {length} {what}")
     return array
 
 
-def _temperature(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number | np.ndarray):
-        raise ValueError(f"temperature is {value!r}; it must be a positive number")
-    if np.ndim(value) != 0 or not np.isreal(value):
-        raise ValueError(f"temperature is {value!r}; it must be one real number")
-    temperature = float(np.real(value))
-    if not (math.isfinite(temperature) and temperature > 0):
-        raise ValueError(f"temperature is {temperature!r}; it must be positive and finite")
-    return temperature
+def _largest_singular_value(weights: Coupling, gamma_v: Array, gamma_h: Array) -> float:
+    """Return the norm of w_ij/√(γ_i γ_j): a Gaussian model is positive definite exactly below 1."""
+    scaled = sp.csr_array(weights) * (gamma_v**-0.5)[:, None] * gamma_h**-0.5
+    if min(scaled.shape) <= 500:
+        small = scaled if scaled.shape[0] <= scaled.shape[1] else scaled.T
+        return math.sqrt(max(0.0, float(np.linalg.eigvalsh((small @ small.T).toarray())[-1])))
+    return float(
+        svds(sp.csr_array(scaled), k=1, return_singular_vectors=False, v0=np.ones(min(scaled.shape)))[0]
+    )
+
+
+def _precision(value: object, length: int, argument: str) -> Array | None:
+    if value is None:
+        return None
+    array = real_array(value, argument, None)
+    if array.shape not in ((), (1,), (length,)):
+        raise ValueError(f"{argument} has shape {array.shape}; it must be one number or {length} of them")
+    return array

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-from .schedules import whole
+from .checks import whole
 
 Job = TypeVar("Job")
 Tick = Callable[[float], None]

@@ -12,8 +12,10 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from .bases import Base, make_base
+from .checks import whole
+from .components import Parts, cut
 from .models import BipartiteMRF
-from .schedules import DEFAULT_STEPS, betas, whole
+from .schedules import DEFAULT_STEPS, betas
 from .transitions import TRANSITIONS
 from .units import Array
 
@@ -26,6 +28,7 @@ class Plan:
     """What to run: model, method (``ais``, ``mais-v`` or ``mais-h``), path, chains and seed."""
 
     model: BipartiteMRF
+    parts: Parts  # what is annealed, and what is summed exactly
     method: str
     betas: Array
     base: Base
@@ -40,13 +43,21 @@ class Plan:
         """Return the number of annealing steps, K."""
         return len(self.betas) - 1
 
+    def oriented(self) -> tuple[BipartiteMRF, Base, bool]:
+        """Return what is annealed and its base, turned so that the visible side is sampled; and if turned."""
+        model, base = self.parts.annealed, self.parts.base
+        assert model is not None
+        if self.method != "mais-h":
+            return model, base, False
+        return model.transposed(), base.transposed(), True
+
     def fingerprint(self) -> str:
         """Hash of all but the chains and the seed: estimates that share it estimate the same thing."""
         digest = hashlib.sha256(f"{self.method} {self.transition} {self.precision}".encode())
         model = self.model
         w = model.weights
         arrays: list[Any] = [w.indptr, w.indices, w.data] if sp.issparse(w) else [w]
-        arrays += [model.visible_bias, model.hidden_bias, model.temperature, self.betas]
+        arrays += [model.visible_bias, model.hidden_bias, model.temperature, model.offset, self.betas]
         arrays += [self.base.visible, self.base.hidden]
         digest.update(f"{w.shape} {model.visible_units} {model.hidden_units}".encode())
         for array in arrays:
@@ -77,13 +88,18 @@ def make_plan(
     ):
         if value not in known:
             raise ValueError(f"{argument} is {value!r}; it must be one of {', '.join(known)}")
+    path = betas(schedule, steps)
+    start = make_base(base, model)
+    parts = cut(model, start)
     if method == "mais":  # sum out the larger side (paper, section on the size ratio)
-        method = "mais-v" if model.n_hidden >= model.n_visible else "mais-h"
+        sampled = parts.annealed or model
+        method = "mais-v" if sampled.n_hidden >= sampled.n_visible else "mais-h"
     return Plan(
         model=model,
+        parts=parts,
         method=method,
-        betas=betas(schedule, steps),
-        base=make_base(base, model),
+        betas=path,
+        base=start,
         transition=transition,
         chains=whole(chains, "chains", 1, 2**32),
         first_chain=whole(first_chain, "first_chain", 0, 2**32 - whole(chains, "chains", 1, 2**32)),

@@ -21,7 +21,13 @@ def weights(estimate: Estimate) -> Any:
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.add_subplot()
     values = estimate.log_z0 + estimate.log_weights
-    axes.hist(values, bins=min(80, max(10, int(np.sqrt(len(values))) * 2)), color=COLOURS[1], alpha=0.6, label="chains")
+    axes.hist(
+        values,
+        bins=min(80, max(10, int(np.sqrt(len(values))) * 2)),
+        color=COLOURS[1],
+        alpha=0.6,
+        label="chains",
+    )
     low, high = estimate.interval
     if np.isfinite(low):
         axes.axvspan(-high, -low, color=COLOURS[0], alpha=0.3, lw=0, label="95 % interval of ln Z")

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .checks import whole
 from .units import Array
 
 DEFAULT_STEPS = 1000
 _MAX_FILE_BYTES = 1 << 30
-
-
-def whole(value: object, argument: str, low: int, high: int) -> int:
-    """Return `value` as an int in [low, high], or raise a ValueError that names the argument."""
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        if not (isinstance(value, float) and value.is_integer()):
-            raise ValueError(f"{argument} is {value!r}; it must be a whole number") from None
-        number = int(value)
-    if isinstance(value, bool) or not low <= number <= high:
-        bound = f"at least {low}" if number < low else f"at most {high}"
-        raise ValueError(f"{argument} is {value!r}; it must be {bound}")
-    return number
 
 
 def betas(schedule: str | ArrayLike, steps: int = DEFAULT_STEPS) -> Array:

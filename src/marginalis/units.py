@@ -1,19 +1,23 @@
 """The kinds of variable a side of the graph can be made of.
 
 A kind knows three things about a whole side of independent variables whose natural parameters ("fields")
-are given: the log-normaliser, how to draw states from uniforms, and how long its feature vector is. AIS
-and mAIS need nothing else: along the path P_k only the fields change.
+are given: the log-normaliser, how to draw states from uniforms, and how its features relate to variables.
+AIS and mAIS need nothing else: along the path P_k only the fields change.
 
 ``fields`` has shape (chains, features); ``uniforms`` has shape (chains, variables), one per variable.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 Array = NDArray[np.float64]
 
@@ -30,6 +34,18 @@ class Units(Protocol):
         """Return the number of variables that a feature vector of this length describes."""
         ...
 
+    def owners(self, features: int) -> NDArray[np.int64]:
+        """Return the variable that each feature belongs to."""
+        ...
+
+    def take(self, variables: NDArray[np.int64]) -> Units:
+        """Return the kind of a side made of these variables only."""
+        ...
+
+    def at_temperature(self, temperature: float) -> Units:
+        """Return the kind whose natural parameters are divided by the temperature."""
+        ...
+
     def log_normaliser(self, fields: Array) -> Array:
         """Sum over the side of ln Σ_x exp(field·x), one value per chain."""
         ...
@@ -39,8 +55,18 @@ class Units(Protocol):
         ...
 
 
+class _Scalar:
+    """A kind whose variables have one feature each."""
+
+    def variables(self, features: int) -> int:
+        return features
+
+    def owners(self, features: int) -> NDArray[np.int64]:
+        return np.arange(features)
+
+
 @dataclass(frozen=True)
-class TwoState:
+class TwoState(_Scalar):
     """A variable with two values, offset ± scale: spins are 0 ± 1, binaries ½ ± ½.
 
     In terms of the spin s = (x − offset)/scale the field on s is scale·field, and offset·field is a
@@ -51,8 +77,11 @@ class TwoState:
     offset: float
     scale: float
 
-    def variables(self, features: int) -> int:
-        return features
+    def take(self, variables: NDArray[np.int64]) -> TwoState:
+        return self
+
+    def at_temperature(self, temperature: float) -> TwoState:
+        return self
 
     def log_normaliser(self, fields: Array) -> Array:
         a = self.scale * fields
@@ -67,13 +96,141 @@ class TwoState:
         return self.offset + self.scale * spin
 
 
+@dataclass(frozen=True)
+class Categorical:
+    """Variables with `sizes` states each (one number for all, or one per variable), as one-hot features.
+
+    Features are ordered by variable, then by state; with a field and a weight for every feature this is
+    the paper's general discrete bipartite energy (eq. bipartite_energy_k).
+    """
+
+    sizes: int | tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.sizes, tuple) and len(set(self.sizes)) == 1:
+            object.__setattr__(self, "sizes", self.sizes[0])
+        if min(np.atleast_1d(self.sizes)) < 2:
+            raise ValueError(
+                f"a categorical variable needs at least 2 states, not {min(np.atleast_1d(self.sizes))}"
+            )
+
+    @property
+    def name(self) -> str:
+        return f"categorical:{','.join(str(q) for q in np.atleast_1d(self.sizes))}"
+
+    def counts(self, features: int) -> NDArray[np.int64]:
+        """Return the number of states of each variable."""
+        if isinstance(self.sizes, int):
+            if features % self.sizes:
+                raise ValueError(f"{features} features do not make whole variables of {self.sizes} states")
+            return np.full(features // self.sizes, self.sizes)
+        if sum(self.sizes) != features:
+            raise ValueError(f"variables of {sum(self.sizes)} states in all cannot have {features} features")
+        return np.array(self.sizes)
+
+    def variables(self, features: int) -> int:
+        return len(self.counts(features))
+
+    def owners(self, features: int) -> NDArray[np.int64]:
+        counts = self.counts(features)
+        return np.repeat(np.arange(len(counts)), counts)
+
+    def take(self, variables: NDArray[np.int64]) -> Categorical:
+        if isinstance(self.sizes, int):
+            return self
+        return Categorical(tuple(self.sizes[i] for i in variables))
+
+    def at_temperature(self, temperature: float) -> Categorical:
+        return self
+
+    def log_normaliser(self, fields: Array) -> Array:
+        starts, _, top, weights = self._weights(fields)
+        return (top + np.log(np.add.reduceat(weights, starts, axis=1))).sum(axis=1)
+
+    def draw(self, fields: Array, uniforms: Array) -> Array:
+        """Invert the cumulative distribution of each variable: the first state whose sum exceeds u."""
+        starts, owners, _, weights = self._weights(fields)
+        below = np.cumsum(weights, axis=1)
+        before = below[:, starts] - weights[:, starts]
+        total = np.add.reduceat(weights, starts, axis=1)
+        passed = below - before[:, owners] > (uniforms * total)[:, owners]
+        # one-hot: passed here, and not yet at the state before it of the same variable
+        one_hot = passed.astype(np.float64)
+        one_hot[:, 1:] -= passed[:, :-1] & (owners[1:] == owners[:-1])
+        # rounding may leave a variable without any state passed: then it is the last one
+        missed = np.add.reduceat(one_hot, starts, axis=1) == 0
+        if missed.any():
+            ends = np.append(starts[1:], fields.shape[1]) - 1
+            one_hot[:, ends] += missed
+        return one_hot
+
+    def _weights(self, fields: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, Array]:
+        counts = self.counts(fields.shape[1])
+        starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        owners = np.repeat(np.arange(len(counts)), counts)
+        top = np.maximum.reduceat(fields, starts, axis=1)
+        return starts, owners, top, np.exp(fields - top[:, owners])
+
+
+@dataclass(frozen=True)
+class Gaussian(_Scalar):
+    """A real variable x with precision γ: −½γx² joins the exponent, so that x has mean field/γ."""
+
+    precision: tuple[float, ...]
+
+    name = "gaussian"
+
+    @cached_property
+    def gamma(self) -> Array:
+        """Return the precisions as an array."""
+        return np.array(self.precision)
+
+    def take(self, variables: NDArray[np.int64]) -> Gaussian:
+        return Gaussian(tuple(self.gamma[variables].tolist()))
+
+    def at_temperature(self, temperature: float) -> Gaussian:
+        return Gaussian(tuple((self.gamma / temperature).tolist()))
+
+    def log_normaliser(self, fields: Array) -> Array:
+        return (0.5 * fields**2 / self.gamma + 0.5 * np.log(2.0 * math.pi / self.gamma)).sum(axis=1)
+
+    def draw(self, fields: Array, uniforms: Array) -> Array:
+        return fields / self.gamma + ndtri(uniforms) / np.sqrt(self.gamma)
+
+
 SPIN = TwoState("spin", offset=0.0, scale=1.0)
 BINARY = TwoState("binary", offset=0.5, scale=0.5)
-_KNOWN = {units.name: units for units in (SPIN, BINARY)}
+_KINDS = (TwoState, Categorical, Gaussian)
 
 
-def parse_units(word: object, argument: str = "units") -> Units:
-    """Return the kind of unit that `word` names, or raise a ValueError that lists the known ones."""
-    if isinstance(word, str) and word in _KNOWN:
-        return _KNOWN[word]
-    raise ValueError(f"{argument} is {word!r}; it must be one of {', '.join(sorted(_KNOWN))}")
+def parse_units(
+    word: object, features: int, precision: Array | Sequence[float] | None = None, argument: str = "units"
+) -> Units:
+    """Return the kind that `word` names for a side of this many features, or raise a ValueError.
+
+    `word` is ``spin``, ``binary``, ``categorical:q`` (or ``categorical:q1,q2,…``) or ``gaussian``, to which
+    alone `precision` belongs.
+    """
+    if isinstance(word, _KINDS):
+        return word
+    kind, _, detail = word.partition(":") if isinstance(word, str) else ("", "", "")
+    if kind != "gaussian" and precision is not None:
+        raise ValueError(f"{argument} is {word!r}; a precision goes with 'gaussian' only")
+    if kind == "categorical":
+        try:
+            sizes = tuple(int(q) for q in detail.split(","))
+        except ValueError:
+            raise ValueError(
+                f"{argument} is {word!r}; it must be 'categorical:q' with q a whole number"
+            ) from None
+        units = Categorical(sizes if len(sizes) > 1 else sizes[0])
+        units.counts(features)
+        return units
+    if not detail and kind in ("spin", "binary"):
+        return SPIN if kind == "spin" else BINARY
+    if not detail and kind == "gaussian":
+        gamma = np.broadcast_to(1.0 if precision is None else np.asarray(precision, float), (features,))
+        if not (np.isfinite(gamma).all() and (gamma > 0).all()):
+            raise ValueError(f"{argument}: precisions must be positive and finite")
+        return Gaussian(tuple(gamma.tolist()))
+    raise ValueError(f"{argument} is {word!r}; it must be one of binary, categorical:q, gaussian, spin")

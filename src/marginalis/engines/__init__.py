@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from .. import annealing
 from ..parallel import Tick
 from ..plan import Plan
@@ -14,14 +16,21 @@ def choose(plan: Plan, engine: str) -> str:
     """Return the engine to use: ``auto`` is Numba where it applies."""
     if engine not in ENGINES:
         raise ValueError(f"engine is {engine!r}; it must be one of {', '.join(ENGINES)}")
-    fast = plan.model.spin_form is not None
+    sampled = plan.parts.annealed
+    fast = sampled is None or sampled.spin_form is not None
     if engine == "numba" and not fast:
         raise ValueError("engine 'numba' serves spin and binary units only; use 'auto' or 'numpy'")
     return ("numba" if fast else "numpy") if engine == "auto" else engine
 
 
 def run(plan: Plan, engine: str, threads: int, tick: Tick) -> Array:
-    """Anneal all chains of the plan on the named engine (see `choose`)."""
+    """Return ln W of every chain of the plan (Z_0 left out) from the named engine (see `choose`)."""
+    if plan.parts.annealed is None:
+        return np.full(plan.chains, plan.parts.log_ratio)
+    return _anneal(plan, engine, threads, tick) + plan.parts.log_ratio
+
+
+def _anneal(plan: Plan, engine: str, threads: int, tick: Tick) -> Array:
     if engine == "numpy":
         return annealing.anneal(plan, tick)
     from . import numba_cpu  # imported here: Numba takes a second to load

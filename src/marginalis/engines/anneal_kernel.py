@@ -75,21 +75,23 @@ def _fields(coupling, state, offset, tile, start):
 
 @overload(_fields, jit_options=_INLINE)
 def _fields_overload(coupling, state, offset, tile, start):
-    if not hasattr(coupling, "ndim"):
-        return _fields_sparse
-    return _fields_dense
+    return _fields_sparse if len(coupling) == 3 else _fields_band
 
 
-def _fields_dense(coupling, state, offset, tile, start):
-    # coupling[tile, other unit, unit in tile]
+def _fields_band(coupling, state, offset, tile, start):
+    # The inputs of a tile are a range of the other side's units: all of them in an RBM, the two
+    # neighbouring layers in a DBM. Weights lie in the order of use: [tile][input][unit in tile].
+    data, first, last, begin = coupling
     a0, a1 = splat(start[TILE * tile]), splat(start[TILE * tile + 1])
     a2, a3 = splat(start[TILE * tile + 2]), splat(start[TILE * tile + 3])
-    for i in range(coupling.shape[1]):
+    p = begin[tile]
+    for i in range(first[tile], last[tile]):
         x = load(state, offset + i * LANES)
-        a0 = fma(coupling[tile, i, 0], x, a0)
-        a1 = fma(coupling[tile, i, 1], x, a1)
-        a2 = fma(coupling[tile, i, 2], x, a2)
-        a3 = fma(coupling[tile, i, 3], x, a3)
+        a0 = fma(data[p], x, a0)
+        a1 = fma(data[p + 1], x, a1)
+        a2 = fma(data[p + 2], x, a2)
+        a3 = fma(data[p + 3], x, a3)
+        p += TILE
     return a0, a1, a2, a3
 
 

@@ -38,9 +38,7 @@ class _Prepared:
 
 
 def _prepare(plan: Plan) -> _Prepared:
-    swap = plan.method == "mais-h"
-    model = plan.model.transposed() if swap else plan.model
-    base = plan.base.transposed() if swap else plan.base
+    model, base, swap = plan.oriented()
     form = model.spin_form
     assert form is not None
     v, h = model.visible_units, model.hidden_units
@@ -81,19 +79,44 @@ def _single_is_poor(form: Any) -> bool:
     return float(np.linalg.norm(np.minimum(largest, 1e9))) * 2.0**-24 > 1e-3
 
 
-def _pack(weights: Any, dtype: type) -> Any:
-    """Weights from the rows' side into the columns' side, in the order the kernel reads them."""
+_WORTH_FILLING = 0.25  # a band is faster than lists of neighbours if at least this part of it is not zero
+
+
+def _pack(weights: Any, dtype: type) -> tuple[np.ndarray, ...]:
+    """Weights from the rows' side into the columns' side, in the order the kernel reads them.
+
+    Either (data, first, last, begin), a band of inputs for each tile of columns, or (indptr, indices, data),
+    a list of neighbours for each column.
+    """
     rows, columns = weights.shape
-    if sp.issparse(weights):
-        into = sp.csr_array(weights.T)
-        indptr = np.pad(into.indptr, (0, -columns % TILE), mode="edge").astype(np.int64)
+    tiles = -(-columns // TILE)
+    if not sp.issparse(weights):
+        first, last = np.zeros(tiles, dtype=np.int64), np.full(tiles, rows)
+        padded: np.ndarray = np.pad(weights, ((0, 0), (0, -columns % TILE))).astype(dtype)
+        data = padded.reshape(rows, tiles, TILE).transpose(1, 0, 2).ravel()
+        return data, first, last, np.arange(tiles) * (rows * TILE)
+    into = sp.csr_array(weights.T)
+    into.sort_indices()
+    indptr = np.pad(into.indptr, (0, -columns % TILE), mode="edge").astype(np.int64)
+    # the indices of a column are sorted: its inputs reach from the first to the last of them
+    ends = np.concatenate([into.indices, [0]])
+    some = np.diff(indptr) > 0
+    first = np.where(some, ends[indptr[:-1]], rows).reshape(tiles, TILE).min(axis=1).astype(np.int64)
+    last = np.where(some, ends[indptr[1:] - 1] + 1, 0).reshape(tiles, TILE).max(axis=1).astype(np.int64)
+    width = np.maximum(last - first, 0)
+    if into.nnz < _WORTH_FILLING * TILE * width.sum():
         return indptr, into.indices.astype(np.int64), into.data.astype(dtype)
-    padded: np.ndarray = np.pad(weights, ((0, 0), (0, -columns % TILE))).astype(dtype)
-    return np.ascontiguousarray(padded.reshape(rows, -1, TILE).transpose(1, 0, 2))
+    begin = np.concatenate([[0], np.cumsum(width * TILE)])
+    data = np.zeros(begin[-1], dtype=dtype)
+    unit = np.arange(columns)
+    tile = unit // TILE
+    shift = begin[tile] - first[tile] * TILE + unit % TILE
+    data[np.repeat(shift, np.diff(into.indptr)) + into.indices.astype(np.int64) * TILE] = into.data
+    return data, first, last, begin
 
 
 def anneal(plan: Plan, threads: int, tick: Tick) -> Array:
-    """Return ln W of every chain of the plan (Z_0 left out); `tick` hears the fraction done."""
+    """Return ln W of every chain for the annealed part of the plan; `tick` hears the fraction done."""
     prepared = _prepare(plan)
     _compile(prepared)
     log_weights = np.empty(plan.chains)

@@ -1,59 +1,272 @@
-"""Exact ln Z."""
+"""Exact ln Z: the cheapest method that fits the model, or the one that is asked for."""
 
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
+from typing import NamedTuple
 
-from ..models import BipartiteMRF, SpinForm
+import numpy as np
+
+from ..models import BipartiteMRF
 from ..parallel import Tick, cores
 from ..progress import ticker
-from .enumeration import enumerate_log_z
+from ..units import Gaussian
+from .structure import factors, grid_arrays, layer_arrays
 
-# One state of the enumerated side times one unit of the other, per thread; a cautious figure.
-_PAIRS_PER_SECOND = 4e9
+METHODS = ("auto", "enumeration", "layers", "transfer", "elimination", "kac-ward", "kaufman", "gaussian")
+
+# Rates of one thread, cautious figures: what a model is refused or a method preferred by.
+_PAIRS_PER_SECOND = 4e9  # one state of the enumerated side times one spin of the other
+_FEATURES_PER_SECOND = 5e7  # the same for other kinds of unit
+_ENTRIES_PER_SECOND = 1e8  # of transfer and elimination tables
+_MOST_ENTRIES = 27.0  # binary logarithm: 1 GiB
+_SOON = 0.2  # seconds: do not look for a better way than this
 
 
 class ModelTooLarge(ValueError):
     """The exact sum would take too long; the message says how large it is and how long it would take."""
 
 
+class ExactLogZ(float):
+    """ln Z as a float that knows the `method` it comes from and the `seconds` it took."""
+
+    method: str
+    seconds: float
+
+    @classmethod
+    def of(cls, value: float, method: str, seconds: float) -> ExactLogZ:
+        """Return the value with its provenance."""
+        result = cls(value)
+        result.method, result.seconds = method, seconds
+        return result
+
+
+class Way(NamedTuple):
+    """A method that applies to a model: about how long it takes, and the sum itself (offset left out)."""
+
+    seconds: float
+    size: str
+    run: Callable[[int, Tick], float]
+
+
 def exact_log_z(
     model: BipartiteMRF,
     *,
+    method: str = "auto",
     threads: int | None = None,
     progress: bool | Tick = False,
     max_seconds: float = 3600.0,
-) -> float:
-    """Return ln Z by summing over all states of the smaller side, the other side summed out in closed form.
+) -> ExactLogZ:
+    """Return the exact ln Z, with the attribute ``method`` that says how it was found.
 
-    Raises `ModelTooLarge` when that would take longer than `max_seconds`.
+    ``"auto"`` takes the cheapest of the methods that apply:
+
+    - ``"enumeration"``: sum over all states of the smaller side, the other side summed out in closed form;
+    - ``"layers"``: a deep Boltzmann machine layer by layer;
+    - ``"transfer"``: a two-dimensional lattice site by site, any couplings and fields;
+    - ``"elimination"``: variables of a sparse graph one by one, along an order of low width;
+    - ``"kac-ward"``: an open two-dimensional lattice without fields, by a determinant;
+    - ``"kaufman"``: the homogeneous torus without fields, by its closed formula;
+    - ``"gaussian"``: Gaussian units on both sides, in closed form.
+
+    Raises `ModelTooLarge` when none would finish within `max_seconds`.
     """
+    if method not in METHODS:
+        raise ValueError(f"method is {method!r}; it must be one of {', '.join(METHODS)}")
     threads = cores(threads)
-    exact_cost(model, threads=threads, max_seconds=max_seconds)
-    form = model.spin_form
-    assert form is not None
-    if model.n_visible > model.n_hidden:
-        form = SpinForm(form.weights.T, form.hidden_bias, form.visible_bias, form.constant)
-    with ticker(progress, "exact sum") as tick:
-        return float(form.constant) + enumerate_log_z(form, threads, tick)
+    start = time.perf_counter()
+    name, way = cheapest(model, method=method, threads=threads, max_seconds=max_seconds)
+    with ticker(progress, f"exact, {name}") as tick:
+        value = model.natural.offset + way.run(threads, tick)
+    return ExactLogZ.of(value, name, time.perf_counter() - start)
 
 
-def exact_cost(model: BipartiteMRF, *, threads: int | None = None, max_seconds: float = 3600.0) -> float:
-    """Return about how many seconds `exact_log_z` would take, or raise its `ModelTooLarge`."""
-    if model.spin_form is None:
-        raise ValueError("exact_log_z serves spin and binary units only")
+def cheapest(
+    model: BipartiteMRF, *, method: str = "auto", threads: int | None = None, max_seconds: float = 3600.0
+) -> tuple[str, Way]:
+    """Return the method that `exact_log_z` would use, or raise its error."""
     threads = cores(threads)
-    n, m = sorted((model.n_visible, model.n_hidden))
-    seconds = math.exp2(n) * m / _PAIRS_PER_SECOND / threads if n < 1000 else math.inf
-    if not seconds <= max_seconds:
+    best: tuple[str, Way] | None = None
+    for name in METHODS[1:] if method == "auto" else (method,):
+        if name == "elimination" and best is not None and best[1].seconds < _SOON:
+            continue  # finding an order is work in itself
+        way = _WAYS[name](model, threads)
+        if way is not None and (best is None or way.seconds < best[1].seconds):
+            best = name, way
+    if best is None and method != "auto":
+        raise ValueError(f"method {method!r} does not apply to this model")
+    if method == "auto" and (best is None or not best[1].seconds <= max_seconds):
+        parts = _by_parts(model, threads, max_seconds)
+        if parts is not None:
+            return "parts", parts
+    if best is None:
+        raise ModelTooLarge("no exact method applies to this model")
+    name, way = best
+    if not way.seconds <= max_seconds:
         raise ModelTooLarge(
-            f"the smaller side has {n} units: an exact sum over 2^{n} states x {m} units would take about "
-            f"{_duration(seconds)} on {threads} thread{'s' * (threads > 1)} (limit {_duration(max_seconds)})"
+            f"{way.size} would take about {duration(way.seconds)} on {threads} thread{'s' * (threads > 1)} "
+            f"(limit {duration(max_seconds)})"
         )
-    return seconds
+    return best
 
 
-def _duration(seconds: float) -> str:
+def _enumeration(model: BipartiteMRF, threads: int) -> Way | None:
+    from .enumeration import enumerate_log_z, enumerate_states, log2_states
+
+    form = model.spin_form
+    if form is not None:
+        n, m = sorted((model.n_visible, model.n_hidden))
+        size = f"the smaller side has {n} units: an exact sum over 2^{n} states x {m} units"
+        turned = form if model.n_visible <= model.n_hidden else form.transposed()
+        return Way(
+            _seconds(n + math.log2(max(m, 1)), _PAIRS_PER_SECOND * threads),
+            size,
+            lambda threads, tick: turned.constant + enumerate_log_z(turned, threads, tick),
+        )
+    sizes = log2_states(model.visible_units, model.n_visible), log2_states(model.hidden_units, model.n_hidden)
+    states = min(sizes)
+    if states == math.inf:
+        return None
+    swap = sizes[1] < sizes[0]
+    other = len(model.visible_bias if swap else model.hidden_bias)
+    return Way(
+        _seconds(states + math.log2(other + 8), _FEATURES_PER_SECOND),
+        f"the smaller side has 2^{states:.1f} states: an exact sum",
+        lambda threads, tick: enumerate_states(model.transposed() if swap else model, tick),
+    )
+
+
+def _layers(model: BipartiteMRF, threads: int) -> Way | None:
+    from .layers import layers_cost, layers_log_z
+
+    arrays = layer_arrays(model)
+    if arrays is None or len(arrays[1]) < 3:
+        return None
+    constant = model.spin_form.constant  # type: ignore[union-attr]
+    cost = layers_cost([len(b) for b in arrays[1]])
+    return Way(
+        _seconds(cost, _ENTRIES_PER_SECOND),
+        f"a layer-by-layer sum of 2^{cost:.0f} steps",
+        lambda threads, tick: constant + layers_log_z(*arrays),
+    )
+
+
+def _transfer(model: BipartiteMRF, threads: int) -> Way | None:
+    from .transfer import transfer_cost, transfer_log_z
+
+    grid = grid_arrays(model)
+    if grid is None:
+        return None
+    operations, entries = transfer_cost(grid.field.shape, grid.periodic)
+    constant = model.spin_form.constant  # type: ignore[union-attr]
+    return Way(
+        math.inf if entries > _MOST_ENTRIES else _seconds(operations, _ENTRIES_PER_SECOND),
+        f"a site-by-site transfer with tables of 2^{entries:.0f} entries",
+        lambda threads, tick: constant + transfer_log_z(*grid),
+    )
+
+
+def _elimination(model: BipartiteMRF, threads: int) -> Way | None:
+    from .elimination import eliminate_log_z, elimination_order
+
+    # a dense graph has no order worth looking for: its smaller side is as good
+    if not model.is_sparse and model.n_variables > 200:
+        return None
+    parts = factors(model)
+    if parts is None:
+        return None
+    order, width = elimination_order(len(parts.cards), parts.edges, parts.cards)
+    return Way(
+        math.inf if width > _MOST_ENTRIES else _seconds(width, _ENTRIES_PER_SECOND) + 1e-4 * len(parts.cards),
+        f"variable elimination with tables of 2^{width:.0f} entries",
+        lambda threads, tick: eliminate_log_z(*parts, order),
+    )
+
+
+def _kac_ward(model: BipartiteMRF, threads: int) -> Way | None:
+    from .planar import kac_ward_log_z
+
+    grid = grid_arrays(model)
+    if grid is None or any(grid.periodic) or grid.field.any():
+        return None
+    n = grid.field.size
+    constant = model.spin_form.constant  # type: ignore[union-attr]
+    return Way(
+        3e-7 * n**1.5 + 1e-3,
+        f"a Kac-Ward determinant of {n} sites",
+        lambda threads, tick: constant + kac_ward_log_z(grid.horizontal, grid.vertical),
+    )
+
+
+def _kaufman(model: BipartiteMRF, threads: int) -> Way | None:
+    from .kaufman import kaufman_log_z
+
+    grid = grid_arrays(model)
+    if grid is None or not all(grid.periodic) or grid.field.any():
+        return None
+    across, down = grid.horizontal.flat[0], grid.vertical.flat[0]
+    if np.any(grid.horizontal != across) or np.any(grid.vertical != down):
+        return None
+    constant = model.spin_form.constant  # type: ignore[union-attr]
+    rows, columns = grid.field.shape
+    return Way(
+        1e-4,
+        "Kaufman's formula",
+        lambda threads, tick: constant + kaufman_log_z(rows, columns, float(across), float(down)),
+    )
+
+
+def _gaussian(model: BipartiteMRF, threads: int) -> Way | None:
+    from .gaussian import gaussian_gaussian_log_z
+
+    w = model.natural
+    v, h = w.visible_units, w.hidden_units
+    if not (isinstance(v, Gaussian) and isinstance(h, Gaussian)):
+        return None
+    return Way(
+        1e-9 * min(len(w.visible_bias), len(w.hidden_bias)) ** 3,
+        "a Gaussian closed form",
+        lambda threads, tick: gaussian_gaussian_log_z(
+            w.weights, w.visible_bias, w.hidden_bias, v.gamma, h.gamma
+        ),
+    )
+
+
+_WAYS: dict[str, Callable[[BipartiteMRF, int], Way | None]] = {
+    "enumeration": _enumeration,
+    "layers": _layers,
+    "transfer": _transfer,
+    "elimination": _elimination,
+    "kac-ward": _kac_ward,
+    "kaufman": _kaufman,
+    "gaussian": _gaussian,
+}
+
+
+def _by_parts(model: BipartiteMRF, threads: int, max_seconds: float) -> Way | None:
+    """Sum each connected part by its own cheapest method."""
+    from ..components import submodel
+
+    visible, hidden, count = model.connected_parts
+    if count < 2:
+        return None
+    pieces = [submodel(model, visible == part, hidden == part) for part in range(count)]
+    ways = [cheapest(piece, threads=threads, max_seconds=max_seconds)[1] for piece in pieces]
+    return Way(
+        sum(way.seconds for way in ways),
+        f"{count} connected parts",
+        lambda threads, tick: math.fsum(way.run(threads, lambda fraction: None) for way in ways),
+    )
+
+
+def _seconds(log2_operations: float, rate: float) -> float:
+    return 2.0**log2_operations / rate if log2_operations < 1000 else math.inf
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time in words."""
     if seconds > 1e15:
         return "longer than the age of the universe"
     for unit, size in (("years", 31557600.0), ("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 
-from ..models import SpinForm
+from ..models import BipartiteMRF, SpinForm
 from ..parallel import Tick, run_jobs
-from ..units import Array
+from ..units import Array, Categorical, TwoState, Units
 
 _HI_CHUNK = 1024  # most states of the upper half per kernel call
 _TABLE_ENTRIES = 1 << 17
+_STATES_AT_ONCE = 1 << 12
 
 
 def enumerate_log_z(form: SpinForm, threads: int, tick: Tick) -> float:
@@ -62,3 +63,38 @@ def enumerate_log_z(form: SpinForm, threads: int, tick: Tick) -> float:
 def _spins(states: np.ndarray, n: int) -> Array:
     """Rows of ±1: the binary digits of the states."""
     return 2.0 * ((states[:, None] >> np.arange(n)) & 1).astype(np.float64) - 1.0
+
+
+def log2_states(units: Units, variables: int) -> float:
+    """Return the binary logarithm of the number of states of a side; infinite if it is not discrete."""
+    if isinstance(units, TwoState):
+        return float(variables)
+    if isinstance(units, Categorical):
+        sizes = units.sizes if isinstance(units.sizes, tuple) else (units.sizes,) * variables
+        return sum(math.log2(q) for q in sizes)
+    return math.inf
+
+
+def enumerate_states(model: BipartiteMRF, tick: Tick) -> float:
+    """ln Σ_v exp(b·v) Z_h(c + vᵀW) over all states of a discrete visible side, whatever the hidden one is."""
+    natural = model.natural
+    features = len(natural.visible_bias)
+    if isinstance(natural.visible_units, TwoState):
+        low, high = (natural.visible_units.offset + sign * natural.visible_units.scale for sign in (-1, 1))
+        blocks = [np.array([[low], [high]])] * features
+    else:
+        assert isinstance(natural.visible_units, Categorical)
+        blocks = [np.eye(q) for q in natural.visible_units.counts(features)]
+    sizes = [len(block) for block in blocks]
+    total, count = -math.inf, math.prod(sizes)
+    for start in range(0, count, _STATES_AT_ONCE):
+        states = np.arange(start, min(start + _STATES_AT_ONCE, count))
+        digits = np.unravel_index(states, sizes)
+        v = np.concatenate([block[digit] for block, digit in zip(blocks, digits, strict=True)], axis=1)
+        exponents = v @ natural.visible_bias
+        if len(natural.hidden_bias):
+            fields = natural.hidden_bias + v @ natural.weights
+            exponents = exponents + natural.hidden_units.log_normaliser(fields)
+        total = float(np.logaddexp(total, np.logaddexp.reduce(exponents)))
+        tick((states[-1] + 1) / count)
+    return total

@@ -1,0 +1,53 @@
+"""Validation at the door: a value of the right kind, or a ValueError that names the argument."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Literal
+
+import numpy as np
+
+from .units import Array
+
+
+def whole(value: object, argument: str, low: int, high: int) -> int:
+    """Return `value` as an int in [low, high], or raise a ValueError that names the argument."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        if not (isinstance(value, float) and value.is_integer()):
+            raise ValueError(f"{argument} is {value!r}; it must be a whole number") from None
+        number = int(value)
+    if isinstance(value, bool) or not low <= number <= high:
+        bound = f"at least {low}" if number < low else f"at most {high}"
+        raise ValueError(f"{argument} is {value!r}; it must be {bound}")
+    return number
+
+
+def real_array(value: object, argument: str, ndim: Literal[1, 2] | None) -> Array:
+    """Return a read-only float64 copy of `value`, or raise a ValueError that names the argument."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{argument} is not a rectangular array of numbers") from None
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{argument} has dtype {array.dtype}; it must hold real numbers")
+    if ndim is not None and array.ndim != ndim:
+        raise ValueError(f"{argument} has {array.ndim} dimensions; it must have {ndim}")
+    if array.size == 0:
+        raise ValueError(f"{argument} is empty")
+    array = np.array(array, dtype=np.float64, order="C")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{argument} holds NaN or infinite values")
+    array.flags.writeable = False
+    return array
+
+
+def real_number(value: Any, argument: str) -> float:
+    """Return `value` as a finite float, or raise a ValueError that names the argument."""
+    array = np.asarray(value)
+    if array.ndim != 0 or array.dtype.kind not in "fiu":
+        raise ValueError(f"{argument} is {value!r}; it must be one real number")
+    if not np.isfinite(array):
+        raise ValueError(f"{argument} is {float(array)!r}; it must be finite")
+    return float(array)

@@ -1,0 +1,137 @@
+"""What the exact methods need to know about a model: its lattice, its layers, its factors.
+
+A layout may come from a stranger's file, so each function checks it against the couplings and answers
+None where it does not hold.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..models import BipartiteMRF, Grid, Layers
+from ..units import Array, Categorical, TwoState
+
+
+class GridArrays(NamedTuple):
+    """A two-dimensional Ising lattice: natural fields and couplings on the sites, as in `ising_grid`."""
+
+    field: Array
+    horizontal: Array
+    vertical: Array
+    periodic: tuple[bool, bool]
+
+
+def grid_arrays(model: BipartiteMRF) -> GridArrays | None:
+    """Return the arrays of a two-dimensional lattice of two-state units, if the model is one."""
+    form, layout = model.spin_form, model.layout
+    if form is None or not isinstance(layout, Grid) or len(layout.shape) != 2:
+        return None
+    rows, columns = layout.shape
+    if len(layout.periodic) != 2 or math.prod(layout.shape) != model.n_variables:
+        return None
+    field = np.empty(model.n_variables)
+    field[model.split.visible], field[model.split.hidden] = form.visible_bias, form.hidden_bias
+    w = sp.coo_array(form.weights)
+    a, b = model.split.visible[w.coords[0]], model.split.hidden[w.coords[1]]
+    (ra, ca), (rb, cb) = np.divmod(a, columns), np.divmod(b, columns)
+    horizontal, vertical = np.zeros(layout.shape), np.zeros(layout.shape)
+    placed = np.zeros(len(a), dtype=bool)
+    for r1, c1, r2, c2 in ((ra, ca, rb, cb), (rb, cb, ra, ca)):
+        right = ~placed & (r1 == r2) & (c2 == (c1 + 1) % columns) & (layout.periodic[1] | (c2 > c1))
+        np.add.at(horizontal, (r1[right], c1[right]), w.data[right])
+        down = ~placed & (c1 == c2) & (r2 == (r1 + 1) % rows) & (layout.periodic[0] | (r2 > r1))
+        np.add.at(vertical, (r1[down], c1[down]), w.data[down])
+        placed |= right | down
+    if not placed[w.data != 0].all():
+        return None
+    return GridArrays(
+        field.reshape(layout.shape), horizontal, vertical, (layout.periodic[0], layout.periodic[1])
+    )
+
+
+def layer_arrays(model: BipartiteMRF) -> tuple[list[Array], list[Array]] | None:
+    """Return the weights and biases of the layers, in spins, if the model has layers."""
+    form, layout = model.spin_form, model.layout
+    if form is None or not isinstance(layout, Layers) or sum(layout.sizes) != model.n_variables:
+        return None
+    field = np.empty(model.n_variables)
+    field[model.split.visible], field[model.split.hidden] = form.visible_bias, form.hidden_bias
+    ends = np.cumsum(layout.sizes)
+    biases = np.split(field, ends[:-1])
+    w = sp.coo_array(form.weights)
+    a, b = model.split.visible[w.coords[0]], model.split.hidden[w.coords[1]]
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    layer = np.searchsorted(ends, low, side="right")
+    above = np.searchsorted(ends, high, side="right")
+    if (above != layer + 1)[w.data != 0].any():
+        return None
+    weights = []
+    for i in range(len(ends) - 1):
+        block = np.zeros((layout.sizes[i], layout.sizes[i + 1]))
+        at = layer == i
+        block[low[at] - (ends[i] - layout.sizes[i]), high[at] - ends[i]] = w.data[at]
+        weights.append(block)
+    return weights, biases
+
+
+class Factors(NamedTuple):
+    """A discrete pair model: ln weight = Σ_i unary[i][x_i] + Σ_e tables[e][x_i, x_j]."""
+
+    cards: list[int]
+    unary: list[Array]
+    edges: list[tuple[int, int]]
+    tables: list[Array]
+
+
+def factors(model: BipartiteMRF) -> Factors | None:
+    """Return the one- and two-variable functions of a discrete model; visible variables first."""
+    natural = model.natural
+    v = _Side.of(natural.visible_units, len(natural.visible_bias))
+    h = _Side.of(natural.hidden_units, len(natural.hidden_bias))
+    if v is None or h is None:
+        return None
+    unary = v.unary(natural.visible_bias) + h.unary(natural.hidden_bias)
+    w = sp.coo_array(natural.weights)
+    row, column = w.coords
+    order = np.lexsort((h.owners[column], v.owners[row]))
+    order = order[w.data[order] != 0]
+    row, column, data = row[order], column[order], w.data[order]
+    pair = np.stack([v.owners[row], h.owners[column]], axis=1)
+    new = np.flatnonzero(np.any(np.diff(pair, axis=0, prepend=-1), axis=1))
+    edges, tables = [], []
+    for begin, end in zip(new, np.append(new[1:], len(data)), strict=True):
+        i, j = pair[begin].tolist()
+        block = np.zeros((v.starts[i + 1] - v.starts[i], h.starts[j + 1] - h.starts[j]))
+        block[row[begin:end] - v.starts[i], column[begin:end] - h.starts[j]] = data[begin:end]
+        edges.append((i, j + len(v.cards)))
+        tables.append(h.by_state(v.by_state(block).T).T)
+    return Factors([*v.cards, *h.cards], unary, edges, tables)
+
+
+class _Side(NamedTuple):
+    owners: Any  # the variable of each feature
+    starts: Any  # the first feature of each variable
+    cards: list[int]  # the number of states of each variable
+    values: Array | None  # of the one feature in each state, or None for one-hot features
+
+    @classmethod
+    def of(cls, units: Any, features: int) -> _Side | None:
+        if isinstance(units, TwoState):
+            values = np.array([[units.offset - units.scale], [units.offset + units.scale]])
+            return cls(np.arange(features), np.arange(features + 1), [2] * features, values)
+        if isinstance(units, Categorical):
+            counts = units.counts(features)
+            return cls(units.owners(features), np.append(0, np.cumsum(counts)), counts.tolist(), None)
+        return None
+
+    def by_state(self, by_feature: Array) -> Array:
+        """Rows by state from rows by feature of one variable."""
+        return by_feature if self.values is None else self.values @ by_feature
+
+    def unary(self, bias: Array) -> list[Array]:
+        ends = zip(self.starts[:-1], self.starts[1:], strict=True)
+        return [self.by_state(bias[a:b]) for a, b in ends]

@@ -1,0 +1,315 @@
+"""Constructors: every way to describe a model gives the model described, in the caller's order."""
+
+import itertools
+import math
+import time
+
+import dimod
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import marginalis as mg
+
+
+def brute(energy, *values):
+    """ln Σ exp(−energy(x)) over all states."""
+    return np.logaddexp.reduce([-energy(np.array(x)) for x in itertools.product(*values)])
+
+
+def energy_of(model, x):
+    """Energy of a state of two-state units given in the caller's order, from the model's own parameters."""
+    v, h = x[model.split.visible], x[model.split.hidden]
+    return (
+        -(v @ model.visible_bias + h @ model.hidden_bias + v @ (model.weights @ h) + model.offset)
+        / model.temperature
+    )
+
+
+def test_grid_bonds_and_fields():
+    rng = np.random.default_rng(0)
+    for shape, periodic in (
+        ((3, 4), False),
+        ((4, 2), True),
+        ((2, 4), (False, True)),
+        ((4, 3), (True, False)),
+    ):
+        across, down, field = rng.normal(size=(3, *shape))
+        model = mg.ising_grid(shape, coupling=(across, down), field=field, periodic=periodic, temperature=1.7)
+        wraps = (periodic, periodic) if isinstance(periodic, bool) else periodic
+        rows, columns = shape
+        for _ in range(5):
+            s = rng.choice([-1.0, 1.0], size=shape)
+            e = -(field * s).sum()
+            for r, c in itertools.product(range(rows), range(columns)):
+                if c + 1 < columns or wraps[1]:
+                    e -= across[r, c] * s[r, c] * s[r, (c + 1) % columns]
+                if r + 1 < rows or wraps[0]:
+                    e -= down[r, c] * s[r, c] * s[(r + 1) % rows, c]
+            assert energy_of(model, s.ravel()) == pytest.approx(e / 1.7)
+
+
+def test_grids_in_other_dimensions():
+    chain = mg.ising_grid((40,), coupling=0.3)
+    assert mg.exact_log_z(chain) == pytest.approx(40 * math.log(2) + 39 * math.log(math.cosh(0.3)))
+    cube = mg.ising_grid((2, 3, 2), coupling=0.2, periodic=(True, False, True))
+    bonds = [
+        ((r, c, d), other)
+        for r, c, d in itertools.product(range(2), range(3), range(2))
+        for other in (((r + 1) % 2, c, d), (r, c + 1, d), (r, c, (d + 1) % 2))
+        if other[1] < 3
+    ]
+    number = {site: i for i, site in enumerate(itertools.product(range(2), range(3), range(2)))}
+
+    def energy(s):
+        return -0.2 * sum(s[number[a]] * s[number[b]] for a, b in bonds)
+
+    assert mg.exact_log_z(cube) == pytest.approx(brute(energy, *[(-1, 1)] * 12), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "message"),
+    [
+        ((3, 4), dict(periodic=True), "not bipartite.*axis 0 has odd length 3"),
+        ((4, 3), dict(periodic=(False, True)), "axis 1 has odd length 3"),
+        ((0, 4), {}, "shape is 0"),
+        ((), {}, "shape"),
+        (5, {}, "shape"),
+        ((2.5, 2), {}, "shape"),
+        ((4, 4), dict(coupling=(1.0,)), "coupling has 1 parts"),
+        ((4, 4), dict(coupling=(1.0, np.zeros((3, 3)))), "coupling along axis 0 has shape"),
+        ((4, 4), dict(coupling=np.nan), "coupling along axis 1 holds NaN"),
+        ((4, 4), dict(field=np.zeros(3)), "field has shape"),
+        ((4, 4), dict(periodic=(True,)), "periodic has 1 flags"),
+        ((4, 4), dict(temperature=0), "temperature"),
+    ],
+)
+def test_bad_grids(shape, options, message):
+    with pytest.raises(ValueError, match=message):
+        mg.ising_grid(shape, **options)
+
+
+def test_a_large_grid_is_built_in_seconds():
+    start = time.perf_counter()
+    model = mg.ising_grid((1024, 1024), coupling=0.44, periodic=True)
+    assert time.perf_counter() - start < 30  # seconds, not minutes
+    assert model.weights.nnz == 2 * 1024**2
+    assert sp.issparse(model.weights)
+
+
+def test_odd_cycles_are_named():
+    with pytest.raises(ValueError, match=r"not bipartite: .* is an odd cycle of 5") as error:
+        mg.from_graph(nx.cycle_graph(["a", "b", "c", "d", "e"]))
+    assert set("abcde") <= set(str(error.value).split(":")[1])
+    with pytest.raises(ValueError, match=r"x - x is an odd cycle of 1"):
+        mg.from_graph(nx.Graph([("x", "x"), ("x", "y")]))
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_the_named_cycle_is_one(seed):
+    graph = nx.gnm_random_graph(12, 18, seed=seed)
+    if nx.is_bipartite(graph):
+        model = mg.from_graph(graph)
+        side = np.zeros(12, dtype=int)
+        side[model.split.hidden] = 1
+        assert all(side[a] != side[b] for a, b in graph.edges)
+        return
+    with pytest.raises(ValueError, match="not bipartite") as error:
+        mg.from_graph(graph)
+    cycle = [int(x) for x in str(error.value).split(": ")[1].split(" is ")[0].split(" - ")]
+    assert cycle[0] == cycle[-1]
+    assert len(cycle) % 2 == 0  # the first node is named twice
+    assert len(set(cycle)) == len(cycle) - 1
+    assert all(graph.has_edge(a, b) for a, b in itertools.pairwise(cycle))
+
+
+def test_from_graph_keeps_the_callers_order():
+    graph = nx.Graph()
+    graph.add_node("z", field=0.5)
+    graph.add_node("isolated", field=-1.5)
+    graph.add_node("a")
+    graph.add_edge("a", "z", coupling=-0.7)
+    model = mg.from_graph(graph, temperature=2)
+    assert model.split.visible.tolist() == [0, 1]
+    assert model.split.hidden.tolist() == [2]
+
+    def energy(s):
+        return -(0.5 * s[0] - 1.5 * s[1] - 0.7 * s[0] * s[2]) / 2
+
+    assert energy_of(model, np.array([1, -1, -1])) == energy([1, -1, -1])
+    assert mg.exact_log_z(model) == pytest.approx(brute(energy, *[(-1, 1)] * 3))
+
+
+def test_edges_in_any_form():
+    edges = [(0, 1), (2, 1), (2, 3)]
+    model = mg.from_edges(edges, coupling=[0.1, 0.2, 0.3], field=[1, 2, 3, 4], units="binary")
+
+    def energy(x):
+        return -(x @ [1, 2, 3, 4] + 0.1 * x[0] * x[1] + 0.2 * x[1] * x[2] + 0.3 * x[2] * x[3])
+
+    assert mg.exact_log_z(model) == pytest.approx(brute(energy, *[(0, 1)] * 4))
+    doubled = mg.from_edges(
+        [*edges, (1, 0)], coupling=[0.1, 0.2, 0.3, 0.1], field=[1, 2, 3, 4], units="binary"
+    )
+    assert mg.exact_log_z(doubled) == pytest.approx(mg.exact_log_z(model))
+    alone = mg.from_edges([], field=0.3, n=3)
+    assert mg.exact_log_z(alone) == pytest.approx(3 * math.log(2 * math.cosh(0.3)))
+    assert mg.estimate(alone).stderr == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: mg.from_edges([(0, 1), (1, 0)], coupling=[1, 2]),
+            "edge 1 - 0 is given twice with different couplings",
+        ),
+        (lambda: mg.from_edges([(0, 5)], n=3), "edges name variable 5, but there are only 3"),
+        (lambda: mg.from_edges([(0, -1)]), "numbers start at 0"),
+        (lambda: mg.from_edges([(0, 1, 2)]), "pairs"),
+        (lambda: mg.from_edges([(0.5, 1)]), "pairs"),
+        (lambda: mg.from_edges([(0, 1)], coupling=[1, 2]), "coupling has shape"),
+        (lambda: mg.from_edges([(0, 1)], units="gaussian"), "units"),
+        (lambda: mg.from_graph(nx.Graph()), "no nodes"),
+        (lambda: mg.potts([(0, 1)], 1), "q is 1; it must be at least 2"),
+        (lambda: mg.potts([(0, 1)], 3, field=[1, 2]), "field has shape"),
+        (lambda: mg.potts_grid((2, 2), 1), "q is 1"),
+        (
+            lambda: mg.from_tables([[0, 0], [0, 0, 0]], {(0, 1): np.zeros((2, 2))}),
+            r"pair\[0, 1\] has shape \(2, 2\)",
+        ),
+        (lambda: mg.from_tables([[0, 0], [0]], {}), r"unary\[1\] has one state"),
+        (lambda: mg.from_tables([[0, 0], [0, 0]], {(0, 2): np.zeros((2, 2))}), "edges name variable 2"),
+        (lambda: mg.from_tables([[0, 0]] * 2, {(0, 1): np.eye(2), (1, 0): np.eye(2)}), "and another"),
+        (lambda: mg.dbm([np.ones((2, 3))], [np.zeros(2)]), "one more bias"),
+        (lambda: mg.dbm([np.ones((2, 3))], [np.zeros(2), np.zeros(2)]), r"weights\[0\] has shape"),
+        (lambda: mg.dbm([np.ones((2, 2))], [np.zeros(2), np.zeros(2)], units="gaussian"), "units"),
+    ],
+)
+def test_bad_graphs(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("vartype", ["SPIN", "BINARY"])
+def test_from_bqm(vartype):
+    """dimod's energies are costs: ln Z = ln Σ exp(−E/T), offset included."""
+    rng = np.random.default_rng(3)
+    graph = nx.grid_2d_graph(2, 4)
+    linear = {node: rng.normal() for node in graph}
+    quadratic = {edge: rng.normal() for edge in graph.edges}
+    bqm = dimod.BinaryQuadraticModel(linear, quadratic, 1.25, vartype)
+    model = mg.from_bqm(bqm, temperature=0.7)
+    samples = dimod.ExactSolver().sample(bqm)
+    expected = np.logaddexp.reduce(-samples.record.energy / 0.7)
+    assert mg.exact_log_z(model) == pytest.approx(expected, rel=1e-12)
+    r = mg.estimate(model, steps=100, chains=2000)
+    assert abs(r.log_z - expected) < 4.5 * r.stderr
+
+
+def test_potts_and_tables_against_brute_force():
+    rng = np.random.default_rng(1)
+    edges = [(0, 1), (1, 2), (2, 3), (3, 0), (3, 4)]
+    coupling, field = rng.normal(size=5), rng.normal(size=(5, 3))
+
+    def energy(x):
+        return (
+            -(
+                sum(field[i, x[i]] for i in range(5))
+                + sum(j for j, (a, b) in zip(coupling, edges, strict=True) if x[a] == x[b])
+            )
+            / 0.5
+        )
+
+    expected = brute(energy, *[range(3)] * 5)
+    model = mg.potts(edges, 3, coupling=coupling, field=field, temperature=0.5)
+    assert mg.exact_log_z(model) == pytest.approx(expected, rel=1e-12)
+    tables = {edge: j * np.eye(3) for edge, j in zip(edges, coupling, strict=True)}
+    assert mg.exact_log_z(mg.from_tables(field, tables, temperature=0.5)) == pytest.approx(
+        expected, rel=1e-12
+    )
+
+    sizes = [2, 3, 4, 2]
+    unary = [rng.normal(size=q) for q in sizes]
+    pair = {(a, b): rng.normal(size=(sizes[a], sizes[b])) for a, b in [(1, 0), (1, 2), (3, 2)]}
+
+    def table_energy(x):
+        return -sum(phi[i] for phi, i in zip(unary, x, strict=True)) - sum(
+            psi[x[a], x[b]] for (a, b), psi in pair.items()
+        )
+
+    model = mg.from_tables(unary, pair)
+    assert mg.exact_log_z(model) == pytest.approx(brute(table_energy, *map(range, sizes)), rel=1e-12)
+    assert mg.exact_log_z(mg.from_tables([[0.1, 0.2, 0.3]], {})) == pytest.approx(
+        np.logaddexp.reduce([0.1, 0.2, 0.3])
+    )
+
+
+def test_dbm_layers_and_order():
+    rng = np.random.default_rng(0)
+    sizes = [3, 2, 4, 2]
+    w = [rng.normal(size=(a, b)) for a, b in itertools.pairwise(sizes)]
+    b = [rng.normal(size=n) for n in sizes]
+    for units, values in (("binary", (0, 1)), ("spin", (-1, 1))):
+        model = mg.dbm(w, b, units=units, temperature=1.5)
+        for _ in range(5):
+            x = rng.choice(values, size=11).astype(float)
+            layers = np.split(x, np.cumsum(sizes)[:-1])
+            e = (
+                -(
+                    sum(p @ q for p, q in zip(b, layers, strict=True))
+                    + sum(p @ m @ q for p, m, q in zip(layers, w, layers[1:], strict=False))
+                )
+                / 1.5
+            )
+            assert energy_of(model, x) == pytest.approx(e)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_result_does_not_depend_on_names_or_direction(seed):
+    """Relabelling the variables of a graph, or reversing the layers of a DBM, leaves ln Z alone."""
+    rng = np.random.default_rng(seed)
+    edges = np.array([(a, b) for a in range(4) for b in range(4, 9) if rng.random() < 0.5] or [(0, 4)])
+    coupling, field = rng.normal(size=len(edges)), rng.normal(size=9)
+    names = rng.permutation(9)
+    relabelled = np.empty(9)
+    relabelled[names] = field
+    first = mg.from_edges(edges, coupling=coupling, field=field, n=9)
+    second = mg.from_edges(names[edges][:, ::-1], coupling=coupling, field=relabelled, n=9)
+    assert mg.exact_log_z(first) == pytest.approx(mg.exact_log_z(second), rel=1e-11, abs=1e-11)
+    w = [rng.normal(size=(3, 4)), rng.normal(size=(4, 2))]
+    b = [rng.normal(size=n) for n in (3, 4, 2)]
+    up, down = mg.dbm(w, b), mg.dbm([x.T for x in w[::-1]], b[::-1])
+    assert mg.exact_log_z(up) == pytest.approx(mg.exact_log_z(down), rel=1e-12, abs=1e-12)
+
+
+def test_disconnected_parts_add_no_variance():
+    """Isolated variables and small parts are summed exactly: the error is that of the large part alone."""
+    rng = np.random.default_rng(2)
+    big = [(a, 20 + b) for a in range(20) for b in range(20)]
+    extra = [(40, 41), (41, 42), (43, 44)]  # and 45 … 49 have no edge
+    coupling = np.concatenate([0.1 * rng.normal(size=400), 2 * rng.normal(size=3)])
+    field = np.concatenate([np.zeros(40), 3 * rng.normal(size=10)])
+    alone = mg.from_edges(big, coupling=coupling[:400])
+    model = mg.from_edges(big + extra, coupling=coupling, field=field, n=50)
+    options = dict(steps=30, chains=500, method="mais-v")
+    one, all_of_it = mg.estimate(alone, **options), mg.estimate(model, **options)
+    assert all_of_it.stderr == pytest.approx(one.stderr, rel=1e-5)
+    rest = mg.from_edges([(0, 1), (1, 2), (3, 4)], coupling=coupling[400:], field=field[40:], n=10)
+    assert all_of_it.log_z - one.log_z == pytest.approx(mg.exact_log_z(rest), abs=1e-4)
+    assert mg.estimate(rest).stderr == 0
+    ais = mg.estimate(model, **(options | dict(method="ais", base="biases")))
+    assert abs(ais.log_z - mg.exact_log_z(model)) < 4.5 * ais.stderr
+
+
+def test_zero_weights_are_no_edges():
+    """A dense RBM with an unconnected unit, a unit type of its own, and an offset."""
+    model = mg.rbm([[0.3, 0.0], [0.0, 0.0]], [0.1, 2.0], [0.2, 5.0], units=("binary", "spin"))
+    r = mg.estimate(model, steps=20, chains=200)
+    assert abs(r.log_z - mg.exact_log_z(model)) < 4.5 * r.stderr
+    assert r.stderr < 0.01
