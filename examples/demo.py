@@ -17,13 +17,10 @@ results = {}
 for method in ("ais", "mais"):
     results[method] = [mg.estimate(model, method=method, steps=k, chains=1000) for k in STEPS]
     last = results[method][-1]
-    print(
-        f"{method}:\n{last}\n(exact value {(last.free_energy - exact) / last.stderr:+.1f} standard errors away)\n"
-    )
+    z = (last.free_energy - exact) / last.stderr
+    print(f"{method}:\n{last}\n({z:+.1f} standard errors from the exact value)\n")
 
 OUT.mkdir(exist_ok=True)
 mg.save(model, OUT / "rbm.npz")
 plots.save(plots.convergence(results, exact), OUT / "demo.png")
-print(
-    f"Figure: {OUT / 'demo.png'}. Model: {OUT / 'rbm.npz'}; try `.venv/bin/marginalis estimate {OUT / 'rbm.npz'}`."
-)
+print(f"Figure: {OUT}/demo.png. Model: {OUT}/rbm.npz; try .venv/bin/marginalis estimate {OUT}/rbm.npz")

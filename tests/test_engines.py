@@ -11,8 +11,8 @@ import marginalis as mg
 from marginalis import engines
 from marginalis.annealing import Path
 from marginalis.engines.anneal_kernel import anneal_blocks
-from marginalis.engines.numba_cpu import _prepare
-from marginalis.engines.simd import LANES, aligned
+from marginalis.engines.numba_cpu import _prepare, _state
+from marginalis.engines.simd import LANES
 from marginalis.plan import make_plan
 from marginalis.transitions import gibbs
 
@@ -137,10 +137,10 @@ def test_reference_kernel_leaves_target_invariant(units):
     sums = PathSums(model, plan.betas)
     index, p = start_at_target(sums, 3, plan.chains)
     v = sums.v_states[index]
-    moved = gibbs(path, 3, v, path.gap(v))
+    moved = gibbs(path, 3, path.gap(v))
     assert (moved != v).any()
     assert stays(moved, sums, p) < 4.5
-    assert stays(gibbs(path, 5, v, path.gap(v)), sums, p) > 20  # the check sees a wrong temperature
+    assert stays(gibbs(path, 5, path.gap(v)), sums, p) > 20  # the check sees a wrong temperature
 
 
 @pytest.mark.parametrize("method", ["ais", "mais-v"])
@@ -151,14 +151,13 @@ def test_fast_kernel_leaves_target_invariant(method):
     prepared = _prepare(plan)
     sums = PathSums(model, plan.betas)
     index, p = start_at_target(sums, 3, plan.chains)
-    v = aligned((blocks, prepared.rows_v, LANES), prepared.dtype)
-    h = aligned((blocks, prepared.rows_h, LANES), prepared.dtype)
+    state = _state(prepared, blocks, method == "ais")
+    v = state[0]
     v[:, :3, :] = sums.v_states[index].reshape(blocks, LANES, 3).transpose(0, 2, 1)
-    weights = aligned((blocks, LANES), np.float64)
-    anneal_blocks(*prepared.kernel_args, np.uint64(0), v, h, weights, (2, 3))
+    anneal_blocks(*prepared.kernel_args, np.uint64(0), *state, (2, 3))
     moved = v[:, :3, :].transpose(0, 2, 1).reshape(-1, 3)
     assert stays(moved, sums, p) < 4.5
-    anneal_blocks(*prepared.kernel_args, np.uint64(0), v, h, weights, (3, 4))
+    anneal_blocks(*prepared.kernel_args, np.uint64(0), *state, (3, 4))
     assert stays(v[:, :3, :].transpose(0, 2, 1).reshape(-1, 3), sums, p) > 20
 
 

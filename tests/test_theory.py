@@ -125,7 +125,7 @@ def moved_first(path):
     """The classic bug, kept here so that the check below is seen to catch it."""
     v = path.draw_visible_base()
     for k in range(1, len(path.betas)):
-        v = gibbs(path, k, v, path.gap(v))
+        v = gibbs(path, k, path.gap(v))
         yield path.log_lambda(k, v, path.gap(v))
 
 

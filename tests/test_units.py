@@ -4,7 +4,10 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from conftest import PathSums, exact_moments, states, z_score
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 import marginalis as mg
@@ -143,7 +146,7 @@ def test_categorical_kernels_leave_the_target_invariant(visible, hidden, n, m):
     sums, path = PathSums(model, plan.betas), Path(plan, np.arange(plan.chains, dtype=np.uint64))
     p = np.exp(sums.marginal(2) - np.logaddexp.reduce(sums.marginal(2)))
     v = sums.v_states[np.random.default_rng(0).choice(len(p), size=plan.chains, p=p)]
-    moved = gibbs(path, 2, v, path.gap(v))
+    moved = gibbs(path, 2, path.gap(v))
     counts = (moved[:, None] == sums.v_states).all(axis=2).sum(axis=0)
     assert stats.chisquare(counts, p * plan.chains).pvalue > 1e-5
 
@@ -196,7 +199,7 @@ def test_gaussian_kernels_leave_the_target_invariant(units):
         mean = p @ means
         cov = np.diag(1 / gamma) + (means - mean).T @ ((means - mean) * p[:, None])
         v = means[rng.choice(8, size=n, p=p)] + rng.normal(size=(n, 4)) / np.sqrt(gamma)
-    moved = gibbs(path, 3, v, path.gap(v))
+    moved = gibbs(path, 3, path.gap(v))
     assert not np.allclose(moved, v)
     for i in range(4):
         assert abs(z_score(moved[:, i], mean[i])) < 4.5
@@ -207,3 +210,35 @@ def test_gaussian_kernels_leave_the_target_invariant(units):
 def test_numba_refuses_what_it_cannot_do():
     with pytest.raises(ValueError, match="spin and binary units only"):
         mg.estimate(potts_rbm(), engine="numba")
+
+
+SIDES = st.sampled_from(
+    ["spin", "binary", "categorical:2", "categorical:3", "categorical:2,3", "categorical:3,2,2"]
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(seed=st.integers(0, 2**32), visible=SIDES, hidden=SIDES, density=st.floats(0, 1), hot=st.booleans())
+def test_random_bipartite_models_against_brute_force(seed, visible, hidden, density, hot):
+    """Any discrete units, any pattern of couplings, an offset: every exact method that applies, and mAIS."""
+    rng = np.random.default_rng(seed)
+    n, m = (
+        sum(map(int, w[12:].split(","))) * (1 if "," in w else 2) if ":" in w else 3
+        for w in (visible, hidden)
+    )
+    w = np.where(rng.random((n, m)) < density, rng.normal(size=(n, m)), 0)
+    model = mg.BipartiteMRF(
+        sp.csr_array(w) if rng.random() < 0.5 else w,
+        rng.normal(size=n),
+        rng.normal(size=m),
+        parse_units(visible, n),
+        parse_units(hidden, m),
+        temperature=2.0 if hot else 0.3,
+        offset=0.7,
+    )
+    expected = PathSums(model, [0, 1]).log_z
+    for method in ("auto", "enumeration", "elimination"):
+        assert mg.exact_log_z(model, method=method) == pytest.approx(expected, rel=1e-11, abs=1e-11)
+    r = mg.estimate(model, steps=20, chains=100)
+    assert r.log_z < expected + 14  # has a chance of at most e^-14, by Markov's inequality
+    assert r.log_z0 + r.log_weights.max() > expected - 14

@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .parallel import Tick
 from .plan import Plan
 from .random import HIDDEN, JOINT, VISIBLE, uniforms
-from .transitions import gibbs
+from .transitions import KERNELS
 from .units import Array
 
 _CHUNK = 4096  # chains annealed together; bounds the memory, changes nothing else
@@ -30,6 +31,7 @@ class Path:
     def __init__(self, plan: Plan, chains: NDArray[np.uint64]) -> None:
         model, base, swap = plan.oriented()
         self.betas, self.seed, self.chains = plan.betas, plan.seed, chains
+        self.move, self.sweeps = KERNELS[plan.transition], plan.sweeps
         natural = model.natural
         self.visible, self.hidden = natural.visible_units, natural.hidden_units
         self.n_visible, self.n_hidden = model.n_visible, model.n_hidden
@@ -44,19 +46,21 @@ class Path:
 
     def draw_visible_base(self) -> Array:
         """Draw v⁽¹⁾ from P_0(v)."""
-        fields = np.broadcast_to(self.b0, (len(self.chains), len(self.b0)))
-        return self.visible.draw(fields, self._uniforms(0, self.visible_side, self.n_visible))
+        return self.draw_visible(np.broadcast_to(self.b0, (len(self.chains), len(self.b0))), step=0)
 
-    def draw_visible(self, k: int, h: Array, step: int) -> Array:
-        """Draw v from P_k(v|h) (eq. conditional_dist_V|H)."""
-        fields = self.b0 + self.betas[k] * (self.gap_b + h @ self.weights.T)
-        return self.visible.draw(fields, self._uniforms(step, self.visible_side, self.n_visible))
+    def visible_fields(self, k: int, h: Array) -> Array:
+        """Fields of the visible side given h, under β_k."""
+        return self.b0 + self.betas[k] * (self.gap_b + h @ self.weights.T)
+
+    def draw_visible(self, fields: Array, step: int) -> Array:
+        """Draw v from P_k(v|h) (eq. conditional_dist_V|H), given its fields."""
+        return self.visible.draw(fields, self.uniforms(step, self.visible_side, self.n_visible))
 
     def draw_hidden(self, k: int, gap: Array, step: int, side: int | None = None) -> Array:
         """Draw h from P_k(h|v) (eq. conditional_dist_H|V), given gap(v)."""
         side = self.hidden_side if side is None else side
         fields = self.c0 + self.betas[k] * gap
-        return self.hidden.draw(fields, self._uniforms(step, side, self.n_hidden))
+        return self.hidden.draw(fields, self.uniforms(step, side, self.n_hidden))
 
     def log_w(self, k: int, v: Array, h: Array, gap: Array) -> Array:
         """ln w_k(v, h) = −E_k + E_{k−1} (eq. AIS_IW_wk)."""
@@ -67,7 +71,13 @@ class Path:
         now, before = (self.hidden.log_normaliser(self.c0 + self.betas[q] * gap) for q in (k, k - 1))
         return (self.betas[k] - self.betas[k - 1]) * (v @ self.gap_b) + now - before
 
-    def _uniforms(self, step: int, side: int, units: int) -> Array:
+    def column(self, j: int) -> Array:
+        """Weights of hidden unit j."""
+        column = self.weights[:, [j]]
+        return np.asarray(column.toarray() if sp.issparse(column) else column).ravel()
+
+    def uniforms(self, step: int, side: int, units: int) -> Array:
+        """Uniforms of all chains at an address."""
         return uniforms(self.seed, self.chains, step, side, units)
 
 
@@ -79,7 +89,7 @@ def mais(path: Path) -> Iterator[Array]:
         gap = path.gap(v)
         yield path.log_lambda(k, v, gap)  # the weight first, at the state before the move
         if k < steps:
-            v = gibbs(path, k, v, gap)
+            v = path.move(path, k, gap)
 
 
 def ais(path: Path) -> Iterator[Array]:
@@ -94,7 +104,7 @@ def ais(path: Path) -> Iterator[Array]:
         h = path.draw_hidden(k - 1, gap, step=k - 1, side=JOINT)
         yield path.log_w(k, v, h, gap)
         if k < steps:
-            v = gibbs(path, k, v, gap)
+            v = path.move(path, k, gap)
 
 
 def anneal(plan: Plan, tick: Tick) -> Array:

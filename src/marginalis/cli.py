@@ -52,6 +52,7 @@ def estimate(
     steps: Annotated[int, typer.Option(help="Annealing steps K.")] = DEFAULT_STEPS,
     chains: Annotated[int, typer.Option(help="Independent chains N.")] = 1000,
     transition: Annotated[str, typer.Option(help=", ".join(TRANSITIONS))] = "gibbs",
+    sweeps: Annotated[int, typer.Option(help="Sweeps of the metropolis transition.")] = 1,
     schedule: Annotated[
         str, typer.Option(help="linear, or a text file of beta values from 0 to 1.")
     ] = "linear",
@@ -79,6 +80,7 @@ def estimate(
         steps=steps,
         chains=chains,
         transition=transition,
+        sweeps=sweeps,
         schedule="linear" if schedule == "linear" else read_schedule(schedule),
         base=base,
         seed=seed,

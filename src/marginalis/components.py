@@ -9,9 +9,10 @@ import numpy as np
 
 from .bases import Base
 from .models import BipartiteMRF, Indices
+from .units import Categorical, Gaussian, Units
 
-_EXACT_SECONDS = 0.01  # a part that can be summed within this is
-_ALL_SECONDS = 1.0
+_SMALL_STATES = 12.0  # a part is small if one of its sides has at most 2^12 states,
+_FEW_CYCLES = 8  # or if it is nearly a tree
 
 
 @dataclass(frozen=True)
@@ -31,26 +32,55 @@ def cut(model: BipartiteMRF, base: Base) -> Parts:
     visible, hidden, count = model.connected_parts
     if count == 1 and len(visible) and len(hidden):
         return Parts(model, base, model.natural.offset)
-    sizes = np.bincount(visible, minlength=count) + np.bincount(hidden, minlength=count)
-    exact = _free_log_ratio(model, base, sizes[visible] == 1, sizes[hidden] == 1)
-    left = sizes > 1
-    seconds = 0.0
-    for part in np.flatnonzero(left) if left.sum() > 1 else ():
-        from .exact import ModelTooLarge, exact_log_z
-
-        piece = submodel(model, visible == part, hidden == part)
-        try:
-            log_z = exact_log_z(piece, threads=1, max_seconds=min(_EXACT_SECONDS, _ALL_SECONDS - seconds))
-        except ModelTooLarge:
-            continue
-        seconds += log_z.seconds
-        exact += log_z - _subbase(model, base, visible == part, hidden == part).log_z(piece)
-        left[part] = False
-    exact += model.natural.offset
+    alone = np.bincount(visible, minlength=count) + np.bincount(hidden, minlength=count) == 1
+    exact = model.natural.offset + _free_log_ratio(model, base, alone[visible], alone[hidden])
+    left = ~alone
+    if left.sum() > 1:
+        small = left & _small_parts(model)
+        if small.any():
+            chosen = small[visible], small[hidden]
+            rest = submodel(model, *chosen)
+            exact += _log_z_of_small(rest) - _subbase(model, base, *chosen).log_z(rest)
+            left &= ~small
     if not left.any():
         return Parts(None, base, exact)
     keep = left[visible], left[hidden]
     return Parts(submodel(model, *keep), _subbase(model, base, *keep), exact)
+
+
+def _small_parts(model: BipartiteMRF) -> Any:
+    """Return for each connected part whether its exact sum takes next to no time."""
+    visible, hidden, count = model.connected_parts
+    sides = [
+        np.bincount(side, weights=_log2_states(units, len(bias), len(side)), minlength=count)
+        for units, bias, side in (
+            (model.visible_units, model.visible_bias, visible),
+            (model.hidden_units, model.hidden_bias, hidden),
+        )
+    ]
+    edges = np.bincount(visible[model.edges[:, 0]], minlength=count)
+    variables = np.bincount(visible, minlength=count) + np.bincount(hidden, minlength=count)
+    discrete = np.isfinite(sides[0]) & np.isfinite(sides[1])
+    return (np.minimum(*sides) <= _SMALL_STATES) | (discrete & (edges - variables < _FEW_CYCLES))
+
+
+def _log2_states(units: Units, features: int, variables: int) -> Any:
+    """Binary logarithm of the number of states of each variable."""
+    if isinstance(units, Categorical):
+        return np.log2(units.counts(features))
+    return np.full(variables, np.inf if isinstance(units, Gaussian) else 1.0)
+
+
+def _log_z_of_small(rest: BipartiteMRF) -> float:
+    """ln Z of a model whose parts are all small: in one elimination if it is discrete, else part by part."""
+    from .exact import eliminate, exact_log_z
+
+    together = eliminate(rest)
+    if together is not None:
+        return together
+    visible, hidden, count = rest.connected_parts
+    pieces = (submodel(rest, visible == part, hidden == part) for part in range(count))
+    return sum(exact_log_z(piece, threads=1) for piece in pieces)
 
 
 def submodel(model: BipartiteMRF, visible: Any, hidden: Any) -> BipartiteMRF:

@@ -194,6 +194,7 @@ def estimate(
     steps: int = DEFAULT_STEPS,
     chains: int = 1000,
     transition: str = "gibbs",
+    sweeps: int = 1,
     schedule: str | ArrayLike = "linear",
     base: str | Base | Sequence[ArrayLike] = "uniform",
     seed: int = 0,
@@ -214,8 +215,9 @@ def estimate(
         reverse; ``"ais"`` samples both sides (the paper's T_k, eq. T_k_bipartite).
     steps, chains
         K annealing steps and N independent chains.
-    transition
-        ``"gibbs"``: blocked Gibbs.
+    transition, sweeps
+        ``"gibbs"``: blocked Gibbs; ``"metropolis"``: with sweeps of single flips of the summed-out side in
+        between (Roussel et al. 2021; spins and binaries only).
     schedule
         ``"linear"``, or any increasing list of β from 0 to 1 (which then decides the number of steps).
     base
@@ -241,6 +243,7 @@ def estimate(
         steps=steps,
         chains=chains,
         transition=transition,
+        sweeps=sweeps,
         schedule=schedule,
         base=base,
         seed=seed,

@@ -171,16 +171,24 @@ class BipartiteMRF:
         )
 
     @cached_property
-    def connected_parts(self) -> tuple[Indices, Indices, int]:
-        """The connected part of every visible and of every hidden variable, and the number of parts."""
-        n, m = self.n_visible, self.n_hidden
-        if not self.is_sparse and self.weights.all():
-            return np.zeros(n, dtype=np.int64), np.zeros(m, dtype=np.int64), 1
+    def edges(self) -> Indices:
+        """Pairs (visible, hidden) of variables with a coupling that is not zero, each once."""
         links = sp.coo_array(self.weights)
         used = links.data != 0
         rows, columns = links.coords
         v = self.visible_units.owners(len(self.visible_bias))[rows[used]]
         h = self.hidden_units.owners(len(self.hidden_bias))[columns[used]]
+        if self.n_variables == len(self.visible_bias) + len(self.hidden_bias):
+            return np.stack([v, h], axis=1)
+        return np.unique(np.stack([v, h], axis=1), axis=0)
+
+    @cached_property
+    def connected_parts(self) -> tuple[Indices, Indices, int]:
+        """The connected part of every visible and of every hidden variable, and the number of parts."""
+        n, m = self.n_visible, self.n_hidden
+        if not self.is_sparse and self.weights.all():
+            return np.zeros(n, dtype=np.int64), np.zeros(m, dtype=np.int64), 1
+        v, h = self.edges.T
         graph = sp.csr_array((np.ones(len(v), dtype=np.int8), (v, h + n)), shape=(n + m, n + m))
         count, part = connected_components(graph, directed=False)
         return part[:n].astype(np.int64), part[n:].astype(np.int64), int(count)

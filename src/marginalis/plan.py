@@ -33,6 +33,7 @@ class Plan:
     betas: Array
     base: Base
     transition: str
+    sweeps: int  # of Metropolis proposals; 0 without them
     chains: int
     first_chain: int
     seed: int
@@ -53,7 +54,7 @@ class Plan:
 
     def fingerprint(self) -> str:
         """Hash of all but the chains and the seed: estimates that share it estimate the same thing."""
-        digest = hashlib.sha256(f"{self.method} {self.transition} {self.precision}".encode())
+        digest = hashlib.sha256(f"{self.method} {self.transition} {self.sweeps} {self.precision}".encode())
         model = self.model
         w = model.weights
         arrays: list[Any] = [w.indptr, w.indices, w.data] if sp.issparse(w) else [w]
@@ -72,6 +73,7 @@ def make_plan(
     steps: int = DEFAULT_STEPS,
     chains: int = 1000,
     transition: str = "gibbs",
+    sweeps: int = 1,
     schedule: str | ArrayLike = "linear",
     base: str | Base | Sequence[ArrayLike] = "uniform",
     seed: int = 0,
@@ -88,12 +90,15 @@ def make_plan(
     ):
         if value not in known:
             raise ValueError(f"{argument} is {value!r}; it must be one of {', '.join(known)}")
+    sweeps = whole(sweeps, "sweeps", 1, 10**6) if transition == "metropolis" else 0
     path = betas(schedule, steps)
     start = make_base(base, model)
     parts = cut(model, start)
     if method == "mais":  # sum out the larger side (paper, section on the size ratio)
         sampled = parts.annealed or model
         method = "mais-v" if sampled.n_hidden >= sampled.n_visible else "mais-h"
+    if transition == "metropolis" and parts.annealed is not None and parts.annealed.spin_form is None:
+        raise ValueError("transition 'metropolis' serves spin and binary units only")
     return Plan(
         model=model,
         parts=parts,
@@ -101,6 +106,7 @@ def make_plan(
         betas=path,
         base=start,
         transition=transition,
+        sweeps=sweeps,
         chains=whole(chains, "chains", 1, 2**32),
         first_chain=whole(first_chain, "first_chain", 0, 2**32 - whole(chains, "chains", 1, 2**32)),
         seed=whole(seed, "seed", 0, 2**64 - 1),

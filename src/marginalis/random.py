@@ -22,6 +22,7 @@ MASK = 0xFFFFFFFF
 # The `side` of an address. AIS draws its hidden side twice per step: the second time it is the h of the
 # joint state, so that its v-path is the very path that mAIS-V takes with the same seed.
 VISIBLE, HIDDEN, JOINT = 0, 1, 2
+METROPOLIS = 16  # proposals of the first sweep; the next sweep takes the next number
 
 
 def philox(counter: Any, key: tuple[int, int]) -> tuple[NDArray[np.uint64], ...]:

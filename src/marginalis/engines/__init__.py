@@ -27,12 +27,16 @@ def run(plan: Plan, engine: str, threads: int, tick: Tick) -> Array:
     """Return ln W of every chain of the plan (Z_0 left out) from the named engine (see `choose`)."""
     if plan.parts.annealed is None:
         return np.full(plan.chains, plan.parts.log_ratio)
-    return _anneal(plan, engine, threads, tick) + plan.parts.log_ratio
-
-
-def _anneal(plan: Plan, engine: str, threads: int, tick: Tick) -> Array:
     if engine == "numpy":
-        return annealing.anneal(plan, tick)
+        return annealing.anneal(plan, tick) + plan.parts.log_ratio
+    marginal, joint = run_both(plan, threads, tick)
+    return marginal if joint is None else joint
+
+
+def run_both(plan: Plan, threads: int, tick: Tick) -> tuple[Array, Array | None]:
+    """Return the log-weights of mAIS and, if the plan's method is AIS, of AIS along the same paths."""
     from . import numba_cpu  # imported here: Numba takes a second to load
 
-    return numba_cpu.anneal(plan, threads, tick)
+    marginal, joint = numba_cpu.anneal(plan, threads, tick)
+    shift = plan.parts.log_ratio
+    return marginal + shift, None if joint is None else joint + shift

@@ -16,7 +16,8 @@ from ..parallel import Tick, run_jobs
 from ..plan import Plan
 from ..random import HIDDEN, VISIBLE
 from ..units import Array
-from .anneal_kernel import TILE, anneal_blocks
+from .anneal_kernel import anneal_blocks
+from .draws import TILE
 from .simd import LANES, aligned
 
 logger = logging.getLogger("marginalis")
@@ -29,7 +30,7 @@ _JOB_BYTES = 1 << 20  # states of the blocks of one job
 class _Prepared:
     """A plan in the kernel's terms."""
 
-    kernel_args: tuple[Any, ...]  # joint … sides
+    kernel_args: tuple[Any, ...]  # flips … sides
     rows_v: int
     rows_h: int
     dtype: type
@@ -49,13 +50,16 @@ def _prepare(plan: Plan) -> _Prepared:
     def pad(x: Array) -> np.ndarray:
         return np.pad(x, (0, -len(x) % TILE)).astype(dtype)
 
-    uniform = base.is_uniform
+    uniform, metropolis = base.is_uniform, plan.transition == "metropolis"
+    gap_v, gap_h = pad(form.visible_bias - b0), pad(form.hidden_bias - c0)
+    up = _pack(form.weights, dtype)
     args = (
-        True if plan.method == "ais" else None,
-        _pack(form.weights, dtype),
+        _flips(form.weights, up, dtype) if metropolis else None,
+        plan.sweeps,
+        up,
         _pack(form.weights.T, dtype),
-        pad(form.visible_bias - b0),
-        pad(form.hidden_bias - c0),
+        gap_v,
+        gap_h,
         None if uniform else pad(b0),
         None if uniform else pad(c0),
         plan.betas.astype(dtype),
@@ -64,7 +68,8 @@ def _prepare(plan: Plan) -> _Prepared:
         (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN),
     )
     entries = form.weights.nnz if sp.issparse(form.weights) else form.weights.size
-    return _Prepared(args, len(args[3]), len(args[4]), dtype, constant, 2 * entries + 40 * model.n_variables)
+    operations = (2 + 20 * plan.sweeps) * entries + 40 * model.n_variables
+    return _Prepared(args, len(gap_v), len(gap_h), dtype, constant, operations)
 
 
 def _single_is_poor(form: Any) -> bool:
@@ -94,7 +99,7 @@ def _pack(weights: Any, dtype: type) -> tuple[np.ndarray, ...]:
         first, last = np.zeros(tiles, dtype=np.int64), np.full(tiles, rows)
         padded: np.ndarray = np.pad(weights, ((0, 0), (0, -columns % TILE))).astype(dtype)
         data = padded.reshape(rows, tiles, TILE).transpose(1, 0, 2).ravel()
-        return data, first, last, np.arange(tiles) * (rows * TILE)
+        return data, first, last, np.arange(tiles + 1) * (rows * TILE)
     into = sp.csr_array(weights.T)
     into.sort_indices()
     indptr = np.pad(into.indptr, (0, -columns % TILE), mode="edge").astype(np.int64)
@@ -105,7 +110,7 @@ def _pack(weights: Any, dtype: type) -> tuple[np.ndarray, ...]:
     last = np.where(some, ends[indptr[1:] - 1] + 1, 0).reshape(tiles, TILE).max(axis=1).astype(np.int64)
     width = np.maximum(last - first, 0)
     if into.nnz < _WORTH_FILLING * TILE * width.sum():
-        return indptr, into.indices.astype(np.int64), into.data.astype(dtype)
+        return _lists(into, dtype)
     begin = np.concatenate([[0], np.cumsum(width * TILE)])
     data = np.zeros(begin[-1], dtype=dtype)
     unit = np.arange(columns)
@@ -115,11 +120,28 @@ def _pack(weights: Any, dtype: type) -> tuple[np.ndarray, ...]:
     return data, first, last, begin
 
 
-def anneal(plan: Plan, threads: int, tick: Tick) -> Array:
-    """Return ln W of every chain for the annealed part of the plan; `tick` hears the fraction done."""
+def _flips(weights: Any, up: tuple[np.ndarray, ...], dtype: type) -> tuple[np.ndarray, ...]:
+    """Weights as the Metropolis sweeps read them: full bands as they are, anything else as lists."""
+    if len(up) == 3 or ((up[1] == 0).all() and (up[2] == weights.shape[0]).all()):
+        return up
+    return _lists(sp.csr_array(weights.T), dtype)
+
+
+def _lists(into: Any, dtype: type) -> tuple[np.ndarray, ...]:
+    """(indptr, indices, data) of a CSR matrix, its rows padded to whole tiles."""
+    indptr = np.pad(into.indptr, (0, -into.shape[0] % TILE), mode="edge").astype(np.int64)
+    return indptr, into.indices.astype(np.int64), into.data.astype(dtype)
+
+
+def anneal(plan: Plan, threads: int, tick: Tick) -> tuple[Array, Array | None]:
+    """Return ln Λ of every chain for the annealed part of the plan and, if the method is AIS, ln W.
+
+    AIS takes the path of mAIS-V, so that both come from one run. `tick` hears the fraction done.
+    """
     prepared = _prepare(plan)
-    _compile(prepared)
-    log_weights = np.empty(plan.chains)
+    joint = plan.method == "ais"
+    _compile(prepared, joint)
+    out = np.empty((2 if joint else 1, plan.chains))
     per_block = (prepared.rows_v + prepared.rows_h) * LANES * np.dtype(prepared.dtype).itemsize
     blocks = -(-plan.chains // LANES)
     job_blocks = max(1, min(_JOB_BYTES // per_block, -(-blocks // (4 * threads))))
@@ -127,24 +149,34 @@ def anneal(plan: Plan, threads: int, tick: Tick) -> Array:
     def job(first: int) -> Iterator[int]:
         """Anneal blocks first, first+1, …; yields the number of block·steps done by each kernel call."""
         count = min(job_blocks, blocks - first)
-        v = aligned((count, prepared.rows_v, LANES), prepared.dtype)
-        h = aligned((count, prepared.rows_h, LANES), prepared.dtype)
-        weights = aligned((count, LANES), np.float64)
+        rows = count + (count % 2 if plan.sweeps else 0)  # Metropolis sweeps take blocks in pairs
+        state = _state(prepared, rows, joint)
         first_chain = np.uint64(plan.first_chain + first * LANES)
         stride = max(1, int(_CALL_OPERATIONS / (prepared.operations * LANES * count)))
         for k in range(0, plan.steps, stride):
             span = (k, min(k + stride, plan.steps))
-            anneal_blocks(*prepared.kernel_args, first_chain, v, h, weights, span)
+            anneal_blocks(*prepared.kernel_args, first_chain, *state, span)
             if span[1] == plan.steps:
-                part = log_weights[first * LANES : (first + count) * LANES]
-                part[:] = weights.ravel()[: len(part)] + prepared.constant
+                for done, weights in zip(out, state[2:], strict=False):
+                    part = done[first * LANES : (first + count) * LANES]
+                    part[:] = weights.ravel()[: len(part)] + prepared.constant
             yield (span[1] - span[0]) * count
 
     run_jobs(job, range(0, blocks, job_blocks), plan.steps * blocks, threads, tick)
-    return log_weights
+    return out[0], out[1] if joint else None
 
 
-def _compile(prepared: _Prepared) -> None:
+def _state(prepared: _Prepared, blocks: int, joint: bool) -> tuple[Any, ...]:
+    """States of both sides and log-weights (those of AIS last) of some blocks."""
+    return (
+        aligned((blocks, prepared.rows_v, LANES), prepared.dtype),
+        aligned((blocks, prepared.rows_h, LANES), prepared.dtype),
+        aligned((blocks, LANES), np.float64),
+        aligned((blocks, LANES), np.float64) if joint else None,
+    )
+
+
+def _compile(prepared: _Prepared, joint: bool) -> None:
     """Compile or fetch from the cache on disk what this plan needs; a slow start is announced once."""
     notice = threading.Timer(
         0.8,
@@ -153,8 +185,6 @@ def _compile(prepared: _Prepared) -> None:
     )
     notice.start()
     try:
-        v = aligned((0, prepared.rows_v, LANES), prepared.dtype)
-        h = aligned((0, prepared.rows_h, LANES), prepared.dtype)
-        anneal_blocks(*prepared.kernel_args, np.uint64(0), v, h, aligned((0, LANES), np.float64), (0, 0))
+        anneal_blocks(*prepared.kernel_args, np.uint64(0), *_state(prepared, 0, joint), (0, 0))
     finally:
         notice.cancel()

@@ -28,6 +28,7 @@ _IR = {
     types.float64: ir.DoubleType(),
     types.uint32: ir.IntType(32),
     types.uint64: ir.IntType(64),
+    types.boolean: ir.IntType(1),
 }
 _I32 = ir.IntType(32)
 
@@ -155,6 +156,17 @@ def load(typingctx: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
+def scalar(typingctx: Any, array: Any, index: Any) -> Any:
+    """Return one element, from a flat position known not to be negative."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        return builder.load(builder.gep(data, [context.cast(builder, args[1], sig.args[1], types.intp)]))
+
+    return array.dtype(array, index), emit
+
+
+@intrinsic
 def store(typingctx: Any, array: Any, index: Any, vector: Any) -> Any:
     """Write LANES elements to flat position `index` of an aligned contiguous array."""
 
@@ -251,17 +263,17 @@ _EXP2 = {
 @intrinsic
 def exp2_nonpositive(typingctx: Any, x: Any) -> Any:
     """2^x for x ≤ 0; what would be subnormal comes out as the smallest normal number."""
+    return x(x), lambda context, builder, sig, args: _exp2_nonpositive(builder, args[0])
 
-    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        integers, mantissa, lowest = _float_format(args[0].type)
-        low = _constant(args[0].type, float(lowest))
-        x = builder.select(builder.fcmp_ordered(">", args[0], low), args[0], low)
-        whole = _call(builder, "rint", x)
-        power = _polynomial(builder, builder.fsub(x, whole), _EXP2[integers.element.width])
-        exponent = builder.shl(builder.fptosi(whole, integers), _constant(integers, mantissa))
-        return builder.bitcast(builder.add(builder.bitcast(power, integers), exponent), x.type)
 
-    return x(x), emit
+def _exp2_nonpositive(builder: Any, x: Any) -> Any:
+    integers, mantissa, lowest = _float_format(x.type)
+    low = _constant(x.type, float(lowest))
+    x = builder.select(builder.fcmp_ordered(">", x, low), x, low)
+    whole = _call(builder, "rint", x)
+    power = _polynomial(builder, builder.fsub(x, whole), _EXP2[integers.element.width])
+    exponent = builder.shl(builder.fptosi(whole, integers), _constant(integers, mantissa))
+    return builder.bitcast(builder.add(builder.bitcast(power, integers), exponent), x.type)
 
 
 @intrinsic
@@ -286,20 +298,47 @@ def log(typingctx: Any, x: Any) -> Any:
     return x(x), emit
 
 
+def _uniform(builder: Any, word: Any, vector: Any) -> Any:
+    """(w + ½)/2^32, where w is the low 32 bits of the word."""
+    w = builder.uitofp(builder.trunc(word, ir.VectorType(_I32, LANES)), vector)
+    return _call(builder, "fma", w, _constant(vector, 2.0**-32), _constant(vector, 2.0**-33))
+
+
 @intrinsic
 def draw_spin(typingctx: Any, a: Any, e: Any, word: Any) -> Any:
     """sign(a) with probability 1/(1+e), else −sign(a), where e = exp(−2|a|); `word` is 32 random bits."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         a, e, word = args
-        # word < 2^32 in either width; the uniform is (word + ½)/2^32
-        w = builder.uitofp(builder.trunc(word, ir.VectorType(_I32, LANES)), a.type)
-        u = _call(builder, "fma", w, _constant(a.type, 2.0**-32), _constant(a.type, 2.0**-33))
+        u = _uniform(builder, word, a.type)
         against = builder.fcmp_ordered("<", _call(builder, "fma", u, e, u), e)
         likelier = _call(builder, "copysign", _constant(a.type, 1.0), a)
         return builder.select(against, builder.fneg(likelier), likelier)
 
     return a(a, e, word), emit
+
+
+@intrinsic
+def accept(typingctx: Any, gain: Any, top: Any, bottom: Any, word: Any) -> Any:
+    """Whether u < 2^gain·top/bottom, lane by lane; neither side of the comparison overflows."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        gain, top, bottom, word = args
+        small = _exp2_nonpositive(builder, builder.fneg(_call(builder, "fabs", gain)))
+        one = _constant(gain.type, 1.0)
+        up = builder.fcmp_ordered(">", gain, _constant(gain.type, 0.0))
+        left = builder.fmul(_uniform(builder, word, gain.type), bottom)
+        left = builder.fmul(left, builder.select(up, small, one))
+        right = builder.fmul(top, builder.select(up, one, small))
+        return builder.fcmp_ordered("<", left, right)
+
+    return Vector(types.boolean)(gain, top, bottom, word), emit
+
+
+@intrinsic
+def select(typingctx: Any, mask: Any, x: Any, y: Any) -> Any:
+    """Return x where the mask holds, else y."""
+    return x(mask, x, y), lambda context, builder, sig, args: builder.select(*args)
 
 
 @intrinsic

@@ -172,7 +172,7 @@ def _elimination(model: BipartiteMRF, threads: int) -> Way | None:
     from .elimination import eliminate_log_z, elimination_order
 
     # a dense graph has no order worth looking for: its smaller side is as good
-    if not model.is_sparse and model.n_variables > 200:
+    if len(model.edges) > 8 * model.n_variables:
         return None
     parts = factors(model)
     if parts is None:
@@ -183,6 +183,12 @@ def _elimination(model: BipartiteMRF, threads: int) -> Way | None:
         f"variable elimination with tables of 2^{width:.0f} entries",
         lambda threads, tick: eliminate_log_z(*parts, order),
     )
+
+
+def eliminate(model: BipartiteMRF) -> float | None:
+    """Return ln Z by elimination, offset left out, or None if a side is not discrete."""
+    way = _elimination(model, 1)
+    return None if way is None else way.run(1, lambda fraction: None)
 
 
 def _kac_ward(model: BipartiteMRF, threads: int) -> Way | None:

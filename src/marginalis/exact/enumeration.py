@@ -85,6 +85,7 @@ def enumerate_states(model: BipartiteMRF, tick: Tick) -> float:
     else:
         assert isinstance(natural.visible_units, Categorical)
         blocks = [np.eye(q) for q in natural.visible_units.counts(features)]
+    blocks = [np.zeros((1, 0)), *blocks]  # one state of nothing, for a side without variables
     sizes = [len(block) for block in blocks]
     total, count = -math.inf, math.prod(sizes)
     for start in range(0, count, _STATES_AT_ONCE):

@@ -1,0 +1,310 @@
+"""Print one table of ratios, all measured in this run: marginalis against its limits, itself and others.
+
+    python benchmarks/bench.py [--quick] [--full] [--repeats n]
+
+Every ratio is of the best times of repeats that alternate, so that a busy moment of the machine hits both
+sides alike. Rows on several threads also say how many cores the work had. Where other processes took cores
+that the work needed even in its best repeat, the row passes no verdict: it says "busy". Nothing here asserts
+a time. The other packages are in requirements.txt; a row whose package is missing says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+# Before NumPy loads: what marginalis does on n threads of its own, BLAS shall not do on more.
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+
+import numpy as np
+from others import Timing, Unavailable, Worker, model, parameters, timed
+from rich.console import Console
+from rich.table import Table
+
+import marginalis as mg
+
+HERE = Path(__file__).parent
+SMALL, LARGE = (20, 40), (784, 500)
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+COLUMNS = ("time of", "over time of", "first", "second", "ratio", "goal", "met", "remark")
+BUSY = 0.1  # cores that the work lacked, because of other processes, beyond which a ratio says nothing
+# JAX without the two defaults that cost this job most on a CPU: the new runtime and splittable uniforms.
+TUNED_JAX = {"XLA_FLAGS": "--xla_cpu_use_thunk_runtime=false", "JAX_THREEFRY_PARTITIONABLE": "0"}
+
+
+class Ours:
+    """One estimate by marginalis; calling it runs it once and times it."""
+
+    def __init__(self, size: tuple[int, int], chains: int, steps: int, *, units="spin", threads=1, **plan):
+        self.model, self.plan = model(*size, units), {"threads": threads, **plan}
+        self.chains, self.steps = chains, steps
+        mg.estimate(self.model, chains=1, steps=1, **self.plan)  # compiles
+
+    def __call__(self) -> Timing:
+        timing, self.estimate = timed(
+            lambda: mg.estimate(self.model, chains=self.chains, steps=self.steps, **self.plan)
+        )
+        return timing
+
+
+class Limit:
+    """limit.c on the model of `Ours`; calling it returns the best of its three runs."""
+
+    def __init__(self, chains: int, steps: int) -> None:
+        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        if compiler is None:
+            raise Unavailable("no C compiler")
+        if "avx512f" not in cpu_info("flags"):
+            raise Unavailable("this CPU has no AVX-512")
+        self.chains, self.steps = chains, steps
+        command = [compiler, "-O3", "-march=native", HERE / "limit.c", "-o", HERE / "limit", "-lm"]
+        built = subprocess.run(command, capture_output=True, text=True)
+        if built.returncode:
+            raise Unavailable(f"limit.c does not compile: {built.stderr.splitlines()[0]}")
+
+    def __call__(self) -> Timing:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "params.f32"
+            file.write_bytes(b"".join(x.tobytes() for x in parameters(*SMALL, np.float32)))
+            command = [HERE / "limit", str(self.chains), str(self.steps), file]
+            words = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        self.log_z = float(words[-1])
+        return Timing(float(words[0]) * 1e-9 * self.chains * self.steps, 1.0)
+
+
+class Bench:
+    """The table under construction."""
+
+    def __init__(self, repeats: int) -> None:
+        self.repeats = repeats
+        self.absent: set[str] = set()  # tasks whose package is not installed, said once
+        self.table = Table(
+            *COLUMNS, title="ns per chain·step, unless said otherwise; ratios are first/second"
+        )
+        for column in self.table.columns[2:5]:
+            column.justify = "right"
+
+    def best(self, *runs: Callable[[], Timing]) -> list[Timing]:
+        """Return the fastest of each run, the runs taking turns."""
+        timings: list[list[Timing]] = [[] for _ in runs]
+        for _ in range(self.repeats):
+            for run, found in zip(runs, timings, strict=True):
+                time.sleep(0.03)  # BLAS and OpenMP threads of the run before may still be spinning
+                before = cpu_seconds()
+                timing = run()
+                foreign = (
+                    cpu_seconds() - before - 0.02
+                ) / timing.seconds - timing.cores  # two clock ticks less
+                found.append(timing._replace(foreign=max(0.0, foreign)))
+        return [min(found) for found in timings]
+
+    def ratio(self, first: str, second: str, timings, work: int, goal=(), remark="", threads=1) -> None:
+        """Add a row for two timings of `work` chain·steps on (at most) that many threads."""
+        ns = [1e9 * timing.seconds / work for timing in timings]
+        numbers = [f"{x:,.{0 if x > 1000 else 1}f}" for x in ns]
+        goal, met = verdict(ns[0] / ns[1], goal)
+        if threads > 1 or busy(timings, threads):
+            remark = "; ".join(filter(None, (remark, had_cores(timings, threads))))
+        met = "busy" if busy(timings, threads) else met
+        self.table.add_row(first, second, *numbers, f"{ns[0] / ns[1]:.2f}", goal, met, remark)
+
+    def missing(self, first: str, second: str, why: object) -> None:
+        """Add a row that could not be measured."""
+        self.table.add_row(first, second, "–", "–", "–", "", "", str(why))
+
+
+def verdict(value: float, goal: tuple) -> tuple[str, str]:
+    """Return the goal in words, and whether the value meets each of its stages."""
+    if not goal:
+        return "", ""
+    sign, *stages = goal
+    met = ("yes" if (value <= x if sign == "≤" else value >= x) else "no" for x in stages)
+    return f"{sign} " + ", then ".join(map(str, stages)), ", ".join(met)
+
+
+def busy(timings: list[Timing], threads: int) -> bool:
+    """Whether other processes took cores that the work needed."""
+    return max(timing.foreign for timing in timings) + threads > CORES + BUSY
+
+
+def had_cores(timings: list[Timing], threads: int) -> str:
+    """Return how many cores each run had, and how many went to other processes if that matters."""
+    words = "had " + " and ".join(f"{timing.cores:.2f}" for timing in timings) + " cores"
+    if busy(timings, threads):
+        words += ", others " + " and ".join(f"{timing.foreign:.2f}" for timing in timings)
+    return words
+
+
+def limits(bench: Bench, chains: int, steps: int, large_steps: int) -> None:
+    """marginalis against what the machine can do: hand-written AVX-512, bare matrix products."""
+    try:
+        limit, ours = Limit(chains, steps), Ours(SMALL, chains, steps)
+        # limit.c takes the best of 3 too; times within a repeat are not those of the repeat, so no `foreign`.
+        times = [t._replace(foreign=0.0) for t in bench.best(lambda: min(ours() for _ in range(3)), limit)]
+        apart = difference(ours.estimate.log_z - limit.log_z, 2**0.5 * ours.estimate.stderr)
+        bench.ratio(
+            "mAIS 20×40, 1 thread", "limit.c", times, chains * steps, ("≤", 1.6, 1.3), f"Δ ln Z {apart}"
+        )
+    except Unavailable as why:
+        bench.missing("mAIS 20×40, 1 thread", "limit.c", why)
+    for threads in (1, 2)[:CORES]:
+        bare = Worker("products", *LARGE, 1000, large_steps, threads=threads)
+        times = bench.best(Ours(LARGE, 1000, large_steps, threads=threads), bare)
+        bare.close()
+        name = f"mAIS 784×500, {threads} thread{'s' * (threads > 1)}"
+        bench.ratio(name, "its products in NumPy", times, 1000 * large_steps, ("≤", 1.25), threads=threads)
+
+
+def itself(bench: Bench, chains: int, steps: int) -> None:
+    """marginalis against itself: threads, methods, precisions, engines."""
+    one, work = Ours(SMALL, chains, steps), chains * steps
+    if CORES > 1:
+        times = bench.best(one, Ours(SMALL, chains, steps, threads=2))
+        bench.ratio("mAIS 20×40, 1 thread", "2 threads", times, work, ("≥", 1.9), threads=2)
+    else:
+        bench.missing("mAIS 20×40, 1 thread", "2 threads", "one core")
+    ais, double, single = bench.best(
+        Ours(SMALL, chains, steps, method="ais"), Ours(SMALL, chains, steps, precision="double"), one
+    )
+    bench.ratio("AIS 20×40, 1 thread", "mAIS", [ais, single], work, ("≤", 1.3))
+    bench.ratio("mAIS 20×40 double, 1 thread", "single", [double, single], work)
+
+    steps = steps // 2  # these are slow
+    plain, reference = (Worker(task, *SMALL, 1000, steps, threads=1) for task in ("script", "reference"))
+    ours = Ours(SMALL, 1000, steps)
+    *times, single = bench.best(plain, reference, ours)
+    apart = difference(plain.log_z - ours.estimate.log_z, 2**0.5 * ours.estimate.stderr)
+    bench.ratio(
+        "plain NumPy script 20×40, 1 thread", "mAIS", [times[0], single], 1000 * steps, (), f"Δ ln Z {apart}"
+    )
+    bench.ratio("NumPy reference engine 20×40, 1 thread", "Numba engine", [times[1], single], 1000 * steps)
+    plain.close()
+    reference.close()
+
+
+def exact(bench: Bench, smaller: int) -> None:
+    """Exact sums: 2^20 states in milliseconds, 2^30 in seconds, the latter from 2^smaller."""
+
+    def best(size: int, threads: int) -> Timing:
+        m = model(size, 40)
+        mg.exact_log_z(m, threads=threads)  # compiles
+        return bench.best(lambda: timed(lambda: mg.exact_log_z(m, threads=threads))[0])[0]
+
+    ms = 1e3 * best(20, 1).seconds
+    bench.table.add_row(
+        "exact 20×40, 1 thread", "", f"{ms:.1f} ms", "", "", *verdict(ms, ("≤", 50)), "goal in ms"
+    )
+    threads = min(2, CORES)
+    timing = best(smaller, threads)
+    seconds = timing.seconds * 2 ** (30 - smaller)
+    remark = f"goal in s; {had_cores([timing], threads)}"
+    if smaller < 30:
+        remark += f"; {2 ** (30 - smaller)} × that of {smaller}×40"
+    name = f"exact 30×40, {threads} thread{'s' * (threads > 1)}"
+    bench.table.add_row(name, "", f"{seconds:.1f} s", "", "", *verdict(seconds, ("≤", 60)), remark)
+
+
+def other_packages(bench: Bench, size: tuple[int, int], steps: int, threads: int) -> None:
+    """AIS of other packages against the same method of marginalis, N = 1000."""
+    where = f"{size[0]}×{size[1]}, {threads} thread{'s' * (threads > 1)}"
+    _, b, c = parameters(*size, np.float64)
+    binary = {"units": "binary", "method": "mais-v", "base": (b, 0.0 * c)}  # as rbms has it
+    for name, task, environment, second, plan in (
+        (f"TFP on JAX {where}", "tfp", {}, "AIS", {"method": "ais"}),
+        (f"TFP on JAX, tuned {where}", "tfp", TUNED_JAX, "AIS", {"method": "ais"}),
+        (f"rbms (torch) {where}", "rbms", {}, "mAIS-V", binary),
+    ):
+        if task in bench.absent:
+            continue
+        try:
+            other = Worker(task, *size, 1000, steps, threads=threads, **environment)
+            ours = Ours(size, 1000, steps, threads=threads, **plan)
+            times = bench.best(other, ours)
+            other.close()
+        except Unavailable as why:
+            if str(why).startswith("not installed"):
+                bench.absent.add(task)
+                name = name.removesuffix(where).strip(" ,")
+            bench.missing(name, second, why)
+            continue
+        remark = ""
+        if size == SMALL:
+            log_z = mg.exact_log_z(ours.model)
+            remark = f"ln Z − exact {difference(other.log_z - log_z, ours.estimate.stderr)}"
+        bench.ratio(name, second, times, 1000 * steps, (), remark, threads=threads)
+
+
+def difference(value: float, error: float) -> str:
+    """Return a difference with its standard error."""
+    return f"{value:+.4f} ± {error:.4f}"
+
+
+def cpu_info(field: str) -> str:
+    """Return a field of the first processor, or nothing where the system does not tell."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text().splitlines() if file.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(field)), "")
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time all processes have used so far, or 0 where the system does not tell."""
+    file = Path("/proc/stat")
+    if not file.exists():
+        return 0.0
+    user, nice, system = file.read_text().split()[1:4]
+    return (int(user) + int(nice) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def machine() -> str:
+    """Return the machine and the versions, in one line."""
+    load = f" (load {os.getloadavg()[0]:.1f})" if hasattr(os, "getloadavg") else ""
+    packages = ", ".join(f"{name} {version(name.lower())}" for name in ("NumPy", "Numba"))
+    cpu = cpu_info("model name") or platform.processor() or platform.machine()
+    return f"{cpu}, {CORES} core{'s' * (CORES > 1)}{load}; Python {platform.python_version()}, {packages}"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a rough table in some 20 s, without the others")
+    parser.add_argument(
+        "--full", action="store_true", help="the exact sum over 2^30 states, not extrapolated"
+    )
+    parser.add_argument("--repeats", type=int, default=None, help="of every measurement (default 5, quick 3)")
+    options = parser.parse_args()
+    quick = options.quick
+    bench = Bench(max(1, options.repeats or (3 if quick else 5)))
+    status = Console(stderr=True)
+    start = machine()  # the load before this run adds to it
+
+    with status.status("limits"):
+        limits(bench, *((2048, 500, 20) if quick else (8192, 1000, 20)))
+    bench.table.add_section()
+    with status.status("marginalis against itself"):
+        itself(bench, *((8192, 200) if quick else (8192, 1000)))
+    with status.status("exact sums"):
+        exact(bench, 30 if options.full else 24 if quick else 28)
+    bench.table.add_section()
+    if quick:
+        bench.missing("TFP on JAX; rbms", "", "left out by --quick")
+    for size, steps in () if quick else ((SMALL, 1000), (LARGE, 50)):
+        for threads in sorted({1, CORES}):
+            with status.status(f"other packages, {size[0]}×{size[1]}, {threads} threads"):
+                other_packages(bench, size, steps, threads)
+
+    console = Console() if sys.stdout.isatty() else Console(width=175)
+    console.print(bench.table)
+    console.print(start, highlight=False)
+
+
+if __name__ == "__main__":
+    main()

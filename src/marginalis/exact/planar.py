@@ -1,0 +1,193 @@
+"""Planar Ising grids without fields: the Kac–Ward determinant, and a sweep of boundary correlations.
+
+On a planar graph without fields Z is a Pfaffian, and two ways to compute it are here.
+
+*Kac–Ward* (Kac & Ward, Phys. Rev. 88, 1332 (1952); Lis, Ann. Inst. H. Poincaré D 3, 45 (2016) for a short
+proof): Z = 2^n Π cosh J_e · det(I − Λ)^{1/2}, with Λ acting on directed edges; one sparse LU.
+
+*Boundary correlations* (Groeneveld, Boel & Kasteleyn, Physica A 93, 138 (1978)): the spins on the outer face
+have Pfaffian correlations, so their two-point functions M_kl = ⟨s_k s_l⟩ determine all others. The grid is
+grown bond by bond and M is all there is to carry:
+
+* a spin hung below column j by a bond K:  Z ← Z·2cosh K,  M_jk ← M_jk tanh K;
+* a bond J between neighbours j and j+1, t = tanh J:  Z ← Z·cosh J·(1 + t M_{j,j+1}), and M follows from
+  the four-point function M_kl M_{j,j+1} − M_kj M_{l,j+1} + M_{k,j+1} M_lj.
+
+Both lose digits when a frustrated bond makes 1 + tM tiny, that is in spin glasses below T ≈ |J|/3, where
+tanh J itself no longer holds enough of them. So every result is computed twice, by different arithmetic and
+with every tanh off by a rounding error in one of the two. Where they differ, the sweep is repeated in fixed
+point with more and more bits until its result no longer changes.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.linalg import splu
+
+Array = NDArray[np.float64]
+
+_AGREE = 1e-11  # relative difference that counts as agreement; the promise is 1e-9
+_STEPS = ((0, 1), (-1, 0), (0, -1), (1, 0))  # east, north, west, south: a quarter turn from one to the next
+
+
+def kac_ward_log_z(horizontal: Array, vertical: Array, *, max_bits: int = 2048) -> float:
+    """Return ln Σ_s exp(Σ horizontal[r,c] s_rc s_r,c+1 + Σ vertical[r,c] s_rc s_r+1,c) on an open grid.
+
+    By the sparse determinant, checked by a sweep. Couplings may have any sign or be zero; the last column of
+    `horizontal` and the last row of `vertical` are not used. The result is good to 1e-9 relative or better.
+    A spin glass at low temperature needs more than double precision, up to `max_bits`: 64 x 64 with J = ±5
+    takes some 5 s and with J = ±20 some 15 s, growing as (rows·cols)², where otherwise it takes 0.3 s.
+    Beyond, `ValueError`.
+    """
+    return _twice(horizontal, vertical, _half_log_det, max_bits)
+
+
+def boundary_log_z(horizontal: Array, vertical: Array, *, max_bits: int = 2048) -> float:
+    """Return the same as `kac_ward_log_z` by two sweeps, one from the top and one from the bottom.
+
+    As fast up to some 256 x 256, with no more memory than the square of the shorter side, and without
+    linear algebra libraries, whose threads make small sparse factorisations crawl on a busy machine.
+    """
+    return _twice(horizontal, vertical, lambda t_h, t_v: _sweep(t_h[::-1], t_v[::-1], 1.0), max_bits)
+
+
+def _twice(
+    horizontal: Array, vertical: Array, first: Callable[[Array, Array], float], max_bits: int
+) -> float:
+    """Compare `first` with a sweep, both in double precision; then sweep with more bits if need be."""
+    horizontal, vertical = np.asarray(horizontal, float), np.asarray(vertical, float)
+    _check(horizontal, vertical)
+    if horizontal.shape[1] > horizontal.shape[0]:  # the sweep carries a row, which had better be short
+        horizontal, vertical = vertical.T, horizontal.T
+    h, v = horizontal[:, :-1], vertical[:-1]
+    # 2^n Π cosh J: everything but the determinant or the product of the (1 + tM)
+    trivial = math.fsum(_log_cosh(np.concatenate([h.ravel(), v.ravel()]))) + horizontal.size * math.log(2.0)
+    if h.size == 0 or v.size == 0:
+        return trivial
+
+    t_h, t_v = np.tanh(h), np.tanh(v)
+    value = trivial + first(t_h, t_v)
+    # One unit in the last place off every tanh, so that its rounding shows in the difference as well.
+    check = trivial + _sweep(np.nextafter(t_h, 0.0), np.nextafter(t_v, 0.0), 1.0)
+    if abs(value - check) <= _AGREE * abs(value):
+        return value
+
+    bits, previous = 96, math.nan
+    while bits <= max_bits:
+        value = trivial + _sweep(_tanh_fixed(h, bits), _tanh_fixed(v, bits), 1 << bits, bits)
+        if abs(value - previous) <= _AGREE * abs(value):
+            return value
+        bits, previous = int(1.3 * bits), value
+    largest = max(np.abs(h).max(), np.abs(v).max())
+    raise ValueError(
+        f"horizontal, vertical: the couplings (largest {largest:.3g}) are too strong and "
+        f"too frustrated for a planar determinant with {max_bits} bits; use transfer, or raise max_bits"
+    )
+
+
+def _check(horizontal: Array, vertical: Array) -> None:
+    if horizontal.ndim != 2 or horizontal.shape != vertical.shape or horizontal.size == 0:
+        raise ValueError(
+            f"horizontal and vertical must be two-dimensional and alike, got shapes {horizontal.shape} "
+            f"and {vertical.shape}"
+        )
+    for name, used in (("horizontal", horizontal[:, :-1]), ("vertical", vertical[:-1])):
+        if not np.isfinite(used).all():
+            raise ValueError(f"{name} must be finite")
+
+
+def _log_cosh(x: Array) -> Array:
+    return np.abs(x) + np.log1p(np.exp(-2.0 * np.abs(x))) - math.log(2.0)
+
+
+def _half_log_det(t_h: Array, t_v: Array) -> float:
+    """½ ln|det(I − Λ)|, Λ_{e,f} = tanh J_e · e^{iα/2} for f starting where e ends, α the turn from e to f.
+
+    Directed edges that would turn back (α = π) do not follow each other.
+    """
+    rows, cols = t_h.shape[0], t_v.shape[1]
+    t = np.zeros((rows, cols, 4))
+    exists = np.zeros((rows, cols, 4), dtype=bool)
+    for direction, (here, weights) in enumerate(
+        [(np.s_[:, :-1], t_h), (np.s_[1:, :], t_v), (np.s_[:, 1:], t_h), (np.s_[:-1, :], t_v)]
+    ):
+        t[here][..., direction] = weights
+        exists[here][..., direction] = True
+    index = np.where(exists, np.cumsum(exists).reshape(exists.shape) - 1, -1)
+
+    entries: list[tuple[Any, Any, Any]] = []
+    for direction, (down, right) in enumerate(_STEPS):
+        r, c = np.nonzero(exists[..., direction])
+        for turn in (-1, 0, 1):
+            follower = index[r + down, c + right, (direction + turn) % 4]
+            keep = follower >= 0
+            phase = np.exp(0.25j * math.pi * turn)
+            entries.append((index[r, c, direction][keep], follower[keep], -phase * t[r, c, direction][keep]))
+    i, j, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+    n = int(exists.sum())
+    matrix = sp.identity(n, dtype=complex, format="csc") + sp.csc_matrix((values, (i, j)), shape=(n, n))
+    try:
+        pivots = np.abs(splu(matrix.tocsc(), permc_spec="COLAMD").U.diagonal())
+    except RuntimeError:  # exactly singular: all digits were lost
+        return math.nan
+    with np.errstate(divide="ignore"):
+        return 0.5 * float(np.log(pivots).sum())
+
+
+def _sweep(t_h: Any, t_v: Any, one: Any, bits: int = 0) -> float:
+    """Σ ln(1 + t M) over the horizontal bonds, row by row; NaN once a factor is not positive.
+
+    Either in floats, `one` being 1, or in fixed point, integers standing for multiples of 1/`one` = 2^-`bits`.
+    """
+
+    def rescale(product: Any) -> Any:
+        return product >> bits if bits else product
+
+    width = t_v.shape[1]
+    m = np.zeros((width, width), dtype=t_h.dtype)  # upper triangle of the antisymmetric matrix
+    block = max(8, width // 4)
+    logs = []
+    for row, bonds in enumerate(t_h):
+        if row:
+            m = rescale(m * rescale(t_v[row - 1][:, None] * t_v[row - 1]))
+        for j, t in enumerate(bonds):
+            factor = one + rescale(t * m[j, j + 1])
+            if not factor > 0:
+                return math.nan
+            logs.append(math.log(factor) - math.log(one))
+            a = np.concatenate([-m[:j, j], m[j, j:]])
+            b = np.concatenate([-m[: j + 1, j + 1], m[j + 1, j + 1 :]])
+            pair, inverse = m[j, j + 1], _divide(one, one, factor)
+            scaled = rescale(a * rescale(t * inverse))
+            for start in range(0, width, block):
+                rows = slice(start, start + block)
+                m[rows, start:] += rescale(b[rows, None] * scaled[start:] - scaled[rows, None] * b[start:])
+            new_a, new_b = rescale((a + rescale(t * b)) * inverse), rescale((b + rescale(t * a)) * inverse)
+            m[:j, j], m[:j, j + 1] = -new_a[:j], -new_b[:j]
+            m[j, j + 2 :], m[j + 1, j + 2 :] = new_a[j + 2 :], new_b[j + 2 :]
+            m[j, j + 1] = rescale((pair + t) * inverse)
+            m[j, j] = m[j + 1, j + 1] = 0 * one
+    return math.fsum(logs)
+
+
+def _divide(a: Any, one: Any, b: Any) -> Any:
+    return a * one // b if isinstance(b, int) else a / b
+
+
+def _tanh_fixed(x: Array, bits: int) -> Any:
+    """Return round(2^bits tanh x) as an object array of Python integers."""
+    context = decimal.Context(prec=int(bits * math.log10(2.0)) + 10)
+    magnitudes, where = np.unique(np.abs(x), return_inverse=True)
+    values = np.empty(len(magnitudes), dtype=object)
+    for k, magnitude in enumerate(magnitudes):
+        e = context.exp(decimal.Decimal(-2.0 * float(magnitude)))
+        t = context.divide(context.subtract(1, e), context.add(1, e))
+        values[k] = int(context.multiply(t, decimal.Decimal(1 << bits)).to_integral_value(context=context))
+    return values[where.reshape(x.shape)] * np.where(x < 0, -1, 1).astype(object)
