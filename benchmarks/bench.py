@@ -87,9 +87,7 @@ class Bench:
     def __init__(self, repeats: int) -> None:
         self.repeats = repeats
         self.absent: set[str] = set()  # tasks whose package is not installed, said once
-        self.table = Table(
-            *COLUMNS, title="ns per chain·step, unless said otherwise; ratios are first/second"
-        )
+        self.table = Table(*COLUMNS, title="ns per chain·step, unless said otherwise; ratios are first/second")
         for column in self.table.columns[2:5]:
             column.justify = "right"
 
@@ -101,9 +99,7 @@ class Bench:
                 time.sleep(0.03)  # BLAS and OpenMP threads of the run before may still be spinning
                 before = cpu_seconds()
                 timing = run()
-                foreign = (
-                    cpu_seconds() - before - 0.02
-                ) / timing.seconds - timing.cores  # two clock ticks less
+                foreign = (cpu_seconds() - before - 0.02) / timing.seconds - timing.cores  # two clock ticks less
                 found.append(timing._replace(foreign=max(0.0, foreign)))
         return [min(found) for found in timings]
 
@@ -151,9 +147,7 @@ def limits(bench: Bench, chains: int, steps: int, large_steps: int) -> None:
         # limit.c takes the best of 3 too; times within a repeat are not those of the repeat, so no `foreign`.
         times = [t._replace(foreign=0.0) for t in bench.best(lambda: min(ours() for _ in range(3)), limit)]
         apart = difference(ours.estimate.log_z - limit.log_z, 2**0.5 * ours.estimate.stderr)
-        bench.ratio(
-            "mAIS 20×40, 1 thread", "limit.c", times, chains * steps, ("≤", 1.6, 1.3), f"Δ ln Z {apart}"
-        )
+        bench.ratio("mAIS 20×40, 1 thread", "limit.c", times, chains * steps, ("≤", 1.6, 1.3), f"Δ ln Z {apart}")
     except Unavailable as why:
         bench.missing("mAIS 20×40, 1 thread", "limit.c", why)
     for threads in (1, 2)[:CORES]:
@@ -183,9 +177,7 @@ def itself(bench: Bench, chains: int, steps: int) -> None:
     ours = Ours(SMALL, 1000, steps)
     *times, single = bench.best(plain, reference, ours)
     apart = difference(plain.log_z - ours.estimate.log_z, 2**0.5 * ours.estimate.stderr)
-    bench.ratio(
-        "plain NumPy script 20×40, 1 thread", "mAIS", [times[0], single], 1000 * steps, (), f"Δ ln Z {apart}"
-    )
+    bench.ratio("plain NumPy script 20×40, 1 thread", "mAIS", [times[0], single], 1000 * steps, (), f"Δ ln Z {apart}")
     bench.ratio("NumPy reference engine 20×40, 1 thread", "Numba engine", [times[1], single], 1000 * steps)
     plain.close()
     reference.close()
@@ -200,9 +192,7 @@ def exact(bench: Bench, smaller: int) -> None:
         return bench.best(lambda: timed(lambda: mg.exact_log_z(m, threads=threads))[0])[0]
 
     ms = 1e3 * best(20, 1).seconds
-    bench.table.add_row(
-        "exact 20×40, 1 thread", "", f"{ms:.1f} ms", "", "", *verdict(ms, ("≤", 50)), "goal in ms"
-    )
+    bench.table.add_row("exact 20×40, 1 thread", "", f"{ms:.1f} ms", "", "", *verdict(ms, ("≤", 50)), "goal in ms")
     threads = min(2, CORES)
     timing = best(smaller, threads)
     seconds = timing.seconds * 2 ** (30 - smaller)
@@ -276,9 +266,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a rough table in some 20 s, without the others")
-    parser.add_argument(
-        "--full", action="store_true", help="the exact sum over 2^30 states, not extrapolated"
-    )
+    parser.add_argument("--full", action="store_true", help="the exact sum over 2^30 states, not extrapolated")
     parser.add_argument("--repeats", type=int, default=None, help="of every measurement (default 5, quick 3)")
     options = parser.parse_args()
     quick = options.quick

@@ -39,18 +39,14 @@ def main() -> None:
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     line = np.linspace(TEMPERATURES[0], TEMPERATURES[-1], 200)
     top.plot(line, [t * onsager(t) for t in line], color="grey", lw=1, label="Onsager, infinite lattice")
-    top.plot(
-        TEMPERATURES, TEMPERATURES * np.array(exact) / n, "k+", ms=9, label=f"Kaufman, {SIDE}×{SIDE} torus"
-    )
+    top.plot(TEMPERATURES, TEMPERATURES * np.array(exact) / n, "k+", ms=9, label=f"Kaufman, {SIDE}×{SIDE} torus")
     top.errorbar(TEMPERATURES, TEMPERATURES * f, TEMPERATURES * 2 * error, fmt="o", ms=4, mfc="none",
                  color=plots.COLOURS[0], label="mAIS")  # fmt: skip
     top.set_ylabel("free energy per site, $T F/n$")
     top.legend(frameon=False)
     bottom.axhline(0, color="black", lw=1)
     bottom.axvline(2 / np.log(1 + np.sqrt(2)), color="grey", lw=1, ls=":", label="$T_c$")
-    bottom.errorbar(
-        TEMPERATURES, f * n - exact, 2 * error * n, fmt="o", ms=4, capsize=3, color=plots.COLOURS[0]
-    )
+    bottom.errorbar(TEMPERATURES, f * n - exact, 2 * error * n, fmt="o", ms=4, capsize=3, color=plots.COLOURS[0])
     bottom.set_ylabel("$F_{mAIS} - F$ (bars: ±2 s.e.)")
     bottom.set_xlabel("temperature T (coupling 1)")
     bottom.legend(frameon=False)

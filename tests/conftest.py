@@ -96,9 +96,7 @@ class PathSums:
         h = states(model.hidden_units, len(model.hidden_bias))
         t = model.temperature
         weights = model.weights.toarray() if model.is_sparse else model.weights
-        target = (
-            (v @ model.visible_bias)[:, None] + h @ model.hidden_bias + v @ weights @ h.T + model.offset
-        ) / t
+        target = ((v @ model.visible_bias)[:, None] + h @ model.hidden_bias + v @ weights @ h.T + model.offset) / t
         b0, c0 = base if base is not None else (np.zeros(v.shape[1]), np.zeros(h.shape[1]))
         start = (v @ b0)[:, None] + h @ c0
         self.v_states, self.h_states = v, h

@@ -26,9 +26,7 @@ def run(*args, **options):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("cli") / "rbm.npz"
-    made = run(
-        "make", "rbm-gaussian", "--visible", 8, "--hidden", 12, "--temperature", 0.5, "--seed", 3, "-o", path
-    )
+    made = run("make", "rbm-gaussian", "--visible", 8, "--hidden", 12, "--temperature", 0.5, "--seed", 3, "-o", path)
     assert made.returncode == 0
     assert made.stdout == ""
     return path

@@ -69,12 +69,8 @@ def test_same_bits_for_any_threads_and_split(method):
     model = random_rbm(np.random.default_rng(2), 12, 7)
     options = dict(method=method, steps=50, seed=4)
     whole = mg.estimate(model, chains=1000, threads=1, **options)
-    assert np.array_equal(
-        whole.log_weights, mg.estimate(model, chains=1000, threads=3, **options).log_weights
-    )
-    parts = [
-        mg.estimate(model, chains=n, first_chain=at, **options) for at, n in ((0, 499), (499, 2), (501, 499))
-    ]
+    assert np.array_equal(whole.log_weights, mg.estimate(model, chains=1000, threads=3, **options).log_weights)
+    parts = [mg.estimate(model, chains=n, first_chain=at, **options) for at, n in ((0, 499), (499, 2), (501, 499))]
     joined = parts[0] + parts[1] + parts[2]
     assert np.array_equal(whole.log_weights, joined.log_weights)
     assert whole.log_z == joined.log_z
@@ -98,9 +94,7 @@ def test_same_bits_for_any_chunk_of_steps_and_blocks(monkeypatch):
 def test_one_seed_pairs_ais_with_mais_v():
     """AIS takes the v-path of mAIS-V with the same seed, so the two estimates are strongly correlated."""
     model = random_rbm(np.random.default_rng(6), 8, 8, scale=0.8)
-    joint, marginal = (
-        mg.estimate(model, method=m, steps=30, chains=4000).log_weights for m in ("ais", "mais-v")
-    )
+    joint, marginal = (mg.estimate(model, method=m, steps=30, chains=4000).log_weights for m in ("ais", "mais-v"))
     other = mg.estimate(model, method="mais-v", steps=30, chains=4000, seed=1).log_weights
     assert np.corrcoef(joint, marginal)[0, 1] > 0.3
     assert abs(np.corrcoef(joint, other)[0, 1]) < 4.5 / math.sqrt(4000)
@@ -213,8 +207,6 @@ def test_an_interrupt_stops_the_work(threads):
 
 def test_progress_is_heard():
     heard = []
-    mg.estimate(
-        random_rbm(np.random.default_rng(0), 5, 5), steps=100, chains=500, progress=heard.append, threads=1
-    )
+    mg.estimate(random_rbm(np.random.default_rng(0), 5, 5), steps=100, chains=500, progress=heard.append, threads=1)
     assert heard == sorted(heard)
     assert heard[-1] == 1.0

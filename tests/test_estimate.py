@@ -34,9 +34,7 @@ def test_numbers():
     assert r.free_energy == -r.log_z
     assert r.free_energy_per_variable == pytest.approx(-r.log_z / 10)
     assert r.stderr == pytest.approx(w.std(ddof=1) / 2.5 / 2)
-    assert r.interval == pytest.approx(
-        (r.free_energy - 1.96 * r.stderr, r.free_energy + 1.96 * r.stderr), rel=1e-4
-    )
+    assert r.interval == pytest.approx((r.free_energy - 1.96 * r.stderr, r.free_energy + 1.96 * r.stderr), rel=1e-4)
     assert r.ess == pytest.approx(100 / 30)
     assert make(np.log(w) + 1e5).log_z == pytest.approx(1e5 + r.log_z)
     assert make(np.log(w) - 1e5).stderr == pytest.approx(r.stderr)

@@ -24,8 +24,7 @@ def energy_of(model, x):
     """Energy of a state of two-state units given in the caller's order, from the model's own parameters."""
     v, h = x[model.split.visible], x[model.split.hidden]
     return (
-        -(v @ model.visible_bias + h @ model.hidden_bias + v @ (model.weights @ h) + model.offset)
-        / model.temperature
+        -(v @ model.visible_bias + h @ model.hidden_bias + v @ (model.weights @ h) + model.offset) / model.temperature
     )
 
 
@@ -152,9 +151,7 @@ def test_edges_in_any_form():
         return -(x @ [1, 2, 3, 4] + 0.1 * x[0] * x[1] + 0.2 * x[1] * x[2] + 0.3 * x[2] * x[3])
 
     assert mg.exact_log_z(model) == pytest.approx(brute(energy, *[(0, 1)] * 4))
-    doubled = mg.from_edges(
-        [*edges, (1, 0)], coupling=[0.1, 0.2, 0.3, 0.1], field=[1, 2, 3, 4], units="binary"
-    )
+    doubled = mg.from_edges([*edges, (1, 0)], coupling=[0.1, 0.2, 0.3, 0.1], field=[1, 2, 3, 4], units="binary")
     assert mg.exact_log_z(doubled) == pytest.approx(mg.exact_log_z(model))
     alone = mg.from_edges([], field=0.3, n=3)
     assert mg.exact_log_z(alone) == pytest.approx(3 * math.log(2 * math.cosh(0.3)))
@@ -229,9 +226,7 @@ def test_potts_and_tables_against_brute_force():
     model = mg.potts(edges, 3, coupling=coupling, field=field, temperature=0.5)
     assert mg.exact_log_z(model) == pytest.approx(expected, rel=1e-12)
     tables = {edge: j * np.eye(3) for edge, j in zip(edges, coupling, strict=True)}
-    assert mg.exact_log_z(mg.from_tables(field, tables, temperature=0.5)) == pytest.approx(
-        expected, rel=1e-12
-    )
+    assert mg.exact_log_z(mg.from_tables(field, tables, temperature=0.5)) == pytest.approx(expected, rel=1e-12)
 
     sizes = [2, 3, 4, 2]
     unary = [rng.normal(size=q) for q in sizes]
@@ -244,9 +239,7 @@ def test_potts_and_tables_against_brute_force():
 
     model = mg.from_tables(unary, pair)
     assert mg.exact_log_z(model) == pytest.approx(brute(table_energy, *map(range, sizes)), rel=1e-12)
-    assert mg.exact_log_z(mg.from_tables([[0.1, 0.2, 0.3]], {})) == pytest.approx(
-        np.logaddexp.reduce([0.1, 0.2, 0.3])
-    )
+    assert mg.exact_log_z(mg.from_tables([[0.1, 0.2, 0.3]], {})) == pytest.approx(np.logaddexp.reduce([0.1, 0.2, 0.3]))
 
 
 def test_dbm_layers_and_order():

@@ -127,9 +127,7 @@ def test_every_truncation_is_an_error(tmp_path):
 def test_a_header_that_lies_is_refused(tmp_path):
     """A member that claims a huge shape is refused before any memory is taken for it."""
     header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        header, {"descr": "<f8", "fortran_order": False, "shape": (10**9, 10**9)}
-    )
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**9, 10**9)})
     with zipfile.ZipFile(tmp_path / "m.npz", "w") as archive:
         archive.writestr("weights.npy", header.getvalue() + bytes(8))
     with pytest.raises(ValueError, match="shorter than its header says"):

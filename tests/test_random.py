@@ -33,12 +33,7 @@ def test_an_address_decides_the_value():
 
 def test_addresses_differ():
     chains = np.arange(50, dtype=np.uint64)
-    draws = [
-        uniforms(s, chains, k, side, 8)
-        for s in (0, 2**40)
-        for k in (0, 1)
-        for side in (VISIBLE, HIDDEN, JOINT)
-    ]
+    draws = [uniforms(s, chains, k, side, 8) for s in (0, 2**40) for k in (0, 1) for side in (VISIBLE, HIDDEN, JOINT)]
     assert len(np.unique(np.stack(draws))) == np.stack(draws).size
 
 

@@ -57,9 +57,7 @@ def gaussian_binary():
     lcg = LCG(12)
     a, sigma, c = lcg.normal(0.5, 30), lcg.uniform(0.7, 1.3, 30), lcg.normal(0.5, 8)
     w = lcg.normal(0.3, 30, 8)
-    model = mg.rbm(
-        w / sigma[:, None] ** 2, a / sigma**2, c, units=("gaussian", "binary"), visible_precision=sigma**-2
-    )
+    model = mg.rbm(w / sigma[:, None] ** 2, a / sigma**2, c, units=("gaussian", "binary"), visible_precision=sigma**-2)
     return mg.BipartiteMRF(
         model.weights,
         model.visible_bias,
@@ -93,12 +91,8 @@ CASES = {
     "rbm_pm1_hopfield_20x40_invT2": lambda: paper_rbm(2, lambda lcg: lcg.sign(20, 40) / math.sqrt(20), 0.5),
     "rbm_pm1_small_8x6": lambda: small_rbm(3, 8, 6, 0.7, "spin"),
     "rbm_01_12x9": lambda: small_rbm(4, 12, 9, 0.8, "binary"),
-    "bipartite_curie_weiss_30x20": lambda: mg.rbm(
-        np.full((30, 20), 600**-0.5), np.full(30, 0.05), np.full(20, -0.02)
-    ),
-    "ising_chain_40_h0": lambda: mg.from_edges(
-        [(i, i + 1) for i in range(39)], coupling=LCG(5).normal(1, 39)
-    ),
+    "bipartite_curie_weiss_30x20": lambda: mg.rbm(np.full((30, 20), 600**-0.5), np.full(30, 0.05), np.full(20, -0.02)),
+    "ising_chain_40_h0": lambda: mg.from_edges([(i, i + 1) for i in range(39)], coupling=LCG(5).normal(1, 39)),
     "ising_ring_24_field": lambda: mg.from_edges(ring(24), coupling=0.7, field=0.3),
     "ising_torus_4x4_K0.3": lambda: torus(4, 4, k=0.3),
     "ising_torus_8x8_K0.4407": lambda: torus(8, 8),
@@ -111,9 +105,7 @@ CASES = {
     "ising_cubic_4x4x4_open": lambda: mg.ising_grid((4, 4, 4), coupling=0.22165462),
     "chimera_C2_32spins": chimera,
     "potts_ring_q4_15": lambda: mg.potts([(i, i + 1) for i in range(14)] + [(14, 0)], 4, coupling=0.8),
-    "potts_torus_q3_4x6_Jc": lambda: mg.potts_grid(
-        (6, 4), 3, coupling=math.log(1 + math.sqrt(3)), periodic=True
-    ),
+    "potts_torus_q3_4x6_Jc": lambda: mg.potts_grid((6, 4), 3, coupling=math.log(1 + math.sqrt(3)), periodic=True),
     "rbm_potts4_vis7_bern_hid5": potts_rbm,
     "rbm_gaussvis30_bernhid8": gaussian_binary,
     "rbm_gauss_gauss_10x7": gaussian_gaussian,

@@ -212,9 +212,7 @@ def test_numba_refuses_what_it_cannot_do():
         mg.estimate(potts_rbm(), engine="numba")
 
 
-SIDES = st.sampled_from(
-    ["spin", "binary", "categorical:2", "categorical:3", "categorical:2,3", "categorical:3,2,2"]
-)
+SIDES = st.sampled_from(["spin", "binary", "categorical:2", "categorical:3", "categorical:2,3", "categorical:3,2,2"])
 
 
 @settings(max_examples=80, deadline=None)
@@ -222,10 +220,7 @@ SIDES = st.sampled_from(
 def test_random_bipartite_models_against_brute_force(seed, visible, hidden, density, hot):
     """Any discrete units, any pattern of couplings, an offset: every exact method that applies, and mAIS."""
     rng = np.random.default_rng(seed)
-    n, m = (
-        sum(map(int, w[12:].split(","))) * (1 if "," in w else 2) if ":" in w else 3
-        for w in (visible, hidden)
-    )
+    n, m = (sum(map(int, w[12:].split(","))) * (1 if "," in w else 2) if ":" in w else 3 for w in (visible, hidden))
     w = np.where(rng.random((n, m)) < density, rng.normal(size=(n, m)), 0)
     model = mg.BipartiteMRF(
         sp.csr_array(w) if rng.random() < 0.5 else w,

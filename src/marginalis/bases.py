@@ -54,12 +54,8 @@ def make_base(base: str | Base | Sequence[ArrayLike], model: BipartiteMRF) -> Ba
     pair = (base.visible, base.hidden) if isinstance(base, Base) else tuple(base)
     if len(pair) != 2:
         raise ValueError("base must be 'uniform', 'biases' or a pair (visible fields, hidden fields)")
-    fields = [
-        real_array(x, f"base {side} fields", 1) for side, x in zip(("visible", "hidden"), pair, strict=True)
-    ]
-    for side, given, own in zip(
-        ("visible", "hidden"), fields, (model.visible_bias, model.hidden_bias), strict=True
-    ):
+    fields = [real_array(x, f"base {side} fields", 1) for side, x in zip(("visible", "hidden"), pair, strict=True)]
+    for side, given, own in zip(("visible", "hidden"), fields, (model.visible_bias, model.hidden_bias), strict=True):
         if len(given) != len(own):
             raise ValueError(f"base {side} fields have length {len(given)}; the model needs {len(own)}")
     return Base(*fields)

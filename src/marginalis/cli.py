@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -53,9 +54,7 @@ def estimate(
     chains: Annotated[int, typer.Option(help="Independent chains N.")] = 1000,
     transition: Annotated[str, typer.Option(help=", ".join(TRANSITIONS))] = "gibbs",
     sweeps: Annotated[int, typer.Option(help="Sweeps of the metropolis transition.")] = 1,
-    schedule: Annotated[
-        str, typer.Option(help="linear, or a text file of beta values from 0 to 1.")
-    ] = "linear",
+    schedule: Annotated[str, typer.Option(help="linear, or a text file of beta values from 0 to 1.")] = "linear",
     base: Annotated[str, typer.Option(help="uniform or biases.")] = "uniform",
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     first_chain: Annotated[int, typer.Option(help="Number of the first chain.")] = 0,
@@ -211,9 +210,7 @@ def make_potts_grid(
 ) -> None:
     """Write a Potts lattice in any number of dimensions."""
     sizes = _sizes(shape, "x", "shape")
-    model = examples.potts_grid(
-        sizes, states, coupling=coupling, periodic=periodic, temperature=temperature, seed=seed
-    )
+    model = examples.potts_grid(sizes, states, coupling=coupling, periodic=periodic, temperature=temperature, seed=seed)
     _write(model, output)
 
 
@@ -264,6 +261,52 @@ def _write(model: BipartiteMRF, path: Path) -> None:
     typer.echo(f"wrote {path}: {model.n_visible} x {model.n_hidden}, T = {model.temperature:g}", err=True)
 
 
+@app.command()
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="EXPERIMENT", help="table1, ape-temperature, size-ratio, convergence or all"),
+    ],
+    experiments: Annotated[int | None, typer.Option(help="RBM instances; the paper's number by default.")] = None,
+    chains: Annotated[int | None, typer.Option(help="Chains N; the paper's number by default.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the store, tables, figures and report.")] = Path("reproduction"),
+    seed: Annotated[int, typer.Option(help="Seed of models and random numbers.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.")] = False,
+    threads: Threads = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Also export every single result as CSV.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Re-run the experiments of the paper, beside its printed values."""
+    from .experiments import reproduce as run
+
+    results = run(
+        name,
+        experiments=experiments,
+        chains=chains,
+        out=out,
+        seed=seed,
+        resume=resume,
+        threads=threads,
+        progress=True,
+        export=csv,
+    )
+    if as_json:
+        rows = [{"experiment": r.experiment.name, **row} for r in results for row in r.rows]
+        typer.echo(json.dumps({"rows": rows}))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    for r in results:
+        keys = list(dict.fromkeys(key for row in r.rows for key in row))
+        table = Table(*(key.replace("_", " ") for key in keys), title=r.experiment.title)
+        for row in r.rows:
+            cells = (row.get(key) for key in keys)
+            table.add_row(*("" if x is None else f"{x:.5g}" if isinstance(x, float) else str(x) for x in cells))
+        Console().print(table)
+    typer.echo(f"report: {out / 'report.html'}", err=True)
+
+
 def main() -> None:
     """Run the command line; errors become one line on stderr and an exit code."""
     notices = logging.StreamHandler()
@@ -280,6 +323,8 @@ def main() -> None:
         # Usage errors know how to word themselves; their class has moved between versions of typer.
         if hasattr(error, "format_message"):
             _leave(error.format_message() or "give a command; see marginalis --help", 2)
+        if isinstance(error, sqlite3.OperationalError | OSError):
+            _leave(f"{error}; what was finished is on disk", 1)
         if not isinstance(error, ValueError):
             raise
         _leave(str(error), 2)

@@ -108,9 +108,7 @@ class Estimate:
                     f"(below {LOW_ESS:.0%}): the error bar is too small; raise steps"
                 )
             if share > LARGE_SHARE:
-                found.append(
-                    f"one chain carries {share:.0%} of the weight: do not trust the error bar; raise steps"
-                )
+                found.append(f"one chain carries {share:.0%} of the weight: do not trust the error bar; raise steps")
         if self.steps == 1:
             found.append("steps is 1: this is plain importance sampling from the base, without annealing")
         return tuple(found)

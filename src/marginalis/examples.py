@@ -14,18 +14,14 @@ from .models import BipartiteMRF, dbm, rbm
 from .units import Array
 
 
-def rbm_gaussian(
-    visible: int = 20, hidden: int = 40, *, temperature: float = 1.0, seed: int = 0
-) -> BipartiteMRF:
+def rbm_gaussian(visible: int = 20, hidden: int = 40, *, temperature: float = 1.0, seed: int = 0) -> BipartiteMRF:
     """RBM with w_ij ~ N(0, 1/n), n = |V|+|H|, and biases uniform in ±0.001."""
     rng, b, c = _biases(visible, hidden, seed)
     weights = rng.normal(scale=(visible + hidden) ** -0.5, size=(visible, hidden))
     return rbm(weights, b, c, temperature=temperature)
 
 
-def rbm_hopfield(
-    visible: int = 20, hidden: int = 40, *, temperature: float = 1.0, seed: int = 0
-) -> BipartiteMRF:
+def rbm_hopfield(visible: int = 20, hidden: int = 40, *, temperature: float = 1.0, seed: int = 0) -> BipartiteMRF:
     """RBM with w_ij = ±1/√|V| at random and biases uniform in ±0.001 (section on convergence)."""
     rng, b, c = _biases(visible, hidden, seed)
     weights = rng.choice([-1.0, 1.0], size=(visible, hidden)) / np.sqrt(visible)
@@ -62,9 +58,7 @@ def ising_grid(
     sizes = tuple(whole(n, "shape", 1, 2**31) for n in shape)
     couplings = [draw(coupling, sizes, rng, "coupling") for _ in sizes]
     fields = draw(field, sizes, rng, "field")
-    return grids.ising_grid(
-        sizes, coupling=couplings, field=fields, periodic=periodic, temperature=temperature
-    )
+    return grids.ising_grid(sizes, coupling=couplings, field=fields, periodic=periodic, temperature=temperature)
 
 
 def potts_grid(

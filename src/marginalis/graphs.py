@@ -52,9 +52,7 @@ def from_graph(graph: Any, *, temperature: float = 1.0) -> BipartiteMRF:
         raise ValueError("graph has no nodes")
     b = real_array(field, "node attribute field", 1)
     j = real_array(coupling, "edge attribute coupling", 1) if edges else np.zeros(0)
-    return _two_state(
-        *_merge(np.array(edges, dtype=np.int64).reshape(-1, 2), j, nodes), b, SPIN, temperature, nodes
-    )
+    return _two_state(*_merge(np.array(edges, dtype=np.int64).reshape(-1, 2), j, nodes), b, SPIN, temperature, nodes)
 
 
 def from_bqm(bqm: Any, *, temperature: float = 1.0) -> BipartiteMRF:
@@ -147,9 +145,7 @@ def from_tables(
         data.append(psi.ravel())
         at.append(np.indices(psi.shape).reshape(2, -1) + [[first[0][row]], [first[1][column]]])
     entries = np.concatenate(at, axis=1)
-    weights = sp.csr_array(
-        (np.concatenate(data), (entries[0], entries[1])), shape=(first[0][-1], first[1][-1])
-    )
+    weights = sp.csr_array((np.concatenate(data), (entries[0], entries[1])), shape=(first[0][-1], first[1][-1]))
 
     def side(variables: Indices) -> tuple[Array, Categorical]:
         counts = tuple(sizes[variables].tolist())

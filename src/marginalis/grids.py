@@ -41,9 +41,7 @@ def ising_grid(
         data.append(j.ravel()[here])
     at = np.concatenate(rows), np.concatenate(columns)
     weights = sp.csr_array((np.concatenate(data), at), shape=(len(split.visible), len(split.hidden)))
-    return BipartiteMRF(
-        weights, b[split.visible], b[split.hidden], SPIN, SPIN, temperature, split=split, layout=grid
-    )
+    return BipartiteMRF(weights, b[split.visible], b[split.hidden], SPIN, SPIN, temperature, split=split, layout=grid)
 
 
 def potts_grid(
@@ -79,9 +77,7 @@ def _grid(shape: Sequence[int], periodic: bool | Sequence[bool]) -> Grid:
         raise ValueError(f"periodic has {len(wraps)} flags for {len(sides)} axes")
     for axis, (n, wrap) in enumerate(zip(sides, wraps, strict=True)):
         if wrap and n % 2:
-            raise ValueError(
-                f"the grid is not bipartite: its periodic axis {axis} has odd length {n}, an odd cycle"
-            )
+            raise ValueError(f"the grid is not bipartite: its periodic axis {axis} has odd length {n}, an odd cycle")
     return Grid(sides, wraps)
 
 
@@ -122,9 +118,7 @@ def _couplings(grid: Grid, coupling: ArrayLike | Sequence[ArrayLike]) -> list[Ar
     one = not isinstance(coupling, list | tuple) and np.ndim(coupling) == 0  # type: ignore[arg-type]
     given: list[Any] = [coupling] * dimensions if one else list(coupling)  # type: ignore[arg-type]
     if len(given) != dimensions:
-        raise ValueError(
-            f"coupling has {len(given)} parts; it must be one number or {dimensions} arrays, one per axis"
-        )
+        raise ValueError(f"coupling has {len(given)} parts; it must be one number or {dimensions} arrays, one per axis")
     arrays = []
     for axis, x in zip(reversed(range(dimensions)), given, strict=True):
         array = real_array(x, f"coupling along axis {axis}", None)

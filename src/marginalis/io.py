@@ -110,9 +110,7 @@ def _read_arrays(path: str | Path) -> dict[str, Any]:
             known = [key for key in (*_NUMBERS, *_WORDS) if key in members]
             total = sum(archive.getinfo(members[key]).file_size for key in known)
             if total > MAX_BYTES:
-                raise ValueError(
-                    f"holds {total / 2**30:.1f} GiB of arrays; the limit is {MAX_BYTES >> 30} GiB"
-                )
+                raise ValueError(f"holds {total / 2**30:.1f} GiB of arrays; the limit is {MAX_BYTES >> 30} GiB")
             for key in known:
                 with archive.open(members[key]) as file:
                     arrays[key] = _read_array(file, key, archive.getinfo(members[key]).file_size)
@@ -133,9 +131,7 @@ def _read_array(file: IO[bytes], key: str, size: int) -> Any:
     if dtype.hasobject:
         raise ValueError(f"key {key!r} holds pickled objects, which are refused")
     if dtype.kind not in ("SU" if key in _WORDS else "fiub"):
-        raise ValueError(
-            f"key {key!r} has dtype {dtype}; it must hold {'text' if key in _WORDS else 'real numbers'}"
-        )
+        raise ValueError(f"key {key!r} has dtype {dtype}; it must hold {'text' if key in _WORDS else 'real numbers'}")
     if math.prod(shape) * dtype.itemsize > size:
         raise ValueError(f"key {key!r} is shorter than its header says")
     data = file.read(math.prod(shape) * dtype.itemsize)

@@ -262,12 +262,8 @@ def rbm(
         weights,
         b,
         c,
-        parse_units(
-            pair[0], len(b), _precision(visible_precision, len(b), "visible_precision"), "visible units"
-        ),
-        parse_units(
-            pair[1], len(c), _precision(hidden_precision, len(c), "hidden_precision"), "hidden units"
-        ),
+        parse_units(pair[0], len(b), _precision(visible_precision, len(b), "visible_precision"), "visible units"),
+        parse_units(pair[1], len(c), _precision(hidden_precision, len(c), "hidden_precision"), "hidden units"),
         temperature,
     )
 
@@ -285,16 +281,12 @@ def dbm(
     layers the other.
     """
     if len(weights) < 1 or len(biases) != len(weights) + 1:
-        raise ValueError(
-            f"weights has {len(weights)} layers of weights and biases {len(biases)}: need one more bias"
-        )
+        raise ValueError(f"weights has {len(weights)} layers of weights and biases {len(biases)}: need one more bias")
     b = [real_array(x, f"biases[{i}]", 1) for i, x in enumerate(biases)]
     w = [real_array(x, f"weights[{i}]", 2) for i, x in enumerate(weights)]
     for i, x in enumerate(w):
         if x.shape != (len(b[i]), len(b[i + 1])):
-            raise ValueError(
-                f"weights[{i}] has shape {x.shape}; the biases want {(len(b[i]), len(b[i + 1]))}"
-            )
+            raise ValueError(f"weights[{i}] has shape {x.shape}; the biases want {(len(b[i]), len(b[i + 1]))}")
     if units not in ("spin", "binary"):
         raise ValueError(f"units is {units!r}; a DBM has spin or binary units")
     even, odd = range(0, len(b), 2), range(1, len(b), 2)
@@ -351,9 +343,7 @@ def _largest_singular_value(weights: Coupling, gamma_v: Array, gamma_h: Array) -
     if min(scaled.shape) <= 500:
         small = scaled if scaled.shape[0] <= scaled.shape[1] else scaled.T
         return math.sqrt(max(0.0, float(np.linalg.eigvalsh((small @ small.T).toarray())[-1])))
-    return float(
-        svds(sp.csr_array(scaled), k=1, return_singular_vectors=False, v0=np.ones(min(scaled.shape)))[0]
-    )
+    return float(svds(sp.csr_array(scaled), k=1, return_singular_vectors=False, v0=np.ones(min(scaled.shape)))[0])
 
 
 def _precision(value: object, length: int, argument: str) -> Array | None:

@@ -35,9 +35,7 @@ def betas(schedule: str | ArrayLike, steps: int = DEFAULT_STEPS) -> Array:
         k = int(np.argmax(rise <= 0)) + 1
         raise ValueError(f"schedule must increase, but β_{k} = {sequence[k]:g} follows {sequence[k - 1]:g}")
     if steps not in (DEFAULT_STEPS, len(sequence) - 1):
-        raise ValueError(
-            f"steps is {steps!r}, but the schedule has {len(sequence) - 1} steps; leave steps out"
-        )
+        raise ValueError(f"steps is {steps!r}, but the schedule has {len(sequence) - 1} steps; leave steps out")
     return sequence
 
 

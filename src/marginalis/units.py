@@ -110,9 +110,7 @@ class Categorical:
         if isinstance(self.sizes, tuple) and len(set(self.sizes)) == 1:
             object.__setattr__(self, "sizes", self.sizes[0])
         if min(np.atleast_1d(self.sizes)) < 2:
-            raise ValueError(
-                f"a categorical variable needs at least 2 states, not {min(np.atleast_1d(self.sizes))}"
-            )
+            raise ValueError(f"a categorical variable needs at least 2 states, not {min(np.atleast_1d(self.sizes))}")
 
     @property
     def name(self) -> str:
@@ -220,9 +218,7 @@ def parse_units(
         try:
             sizes = tuple(int(q) for q in detail.split(","))
         except ValueError:
-            raise ValueError(
-                f"{argument} is {word!r}; it must be 'categorical:q' with q a whole number"
-            ) from None
+            raise ValueError(f"{argument} is {word!r}; it must be 'categorical:q' with q a whole number") from None
         units = Categorical(sizes if len(sizes) > 1 else sizes[0])
         units.counts(features)
         return units

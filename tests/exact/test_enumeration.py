@@ -39,18 +39,14 @@ def test_both_forms_of_the_tables_agree():
         model = mg.rbm(w * scale * factor, np.zeros(13), np.zeros(30))
         v = 2.0 * ((np.arange(2**13)[:, None] >> np.arange(13)) & 1) - 1
         a = v @ model.weights
-        assert mg.exact_log_z(model) == pytest.approx(
-            np.logaddexp.reduce(np.logaddexp(a, -a).sum(axis=1)), rel=1e-13
-        )
+        assert mg.exact_log_z(model) == pytest.approx(np.logaddexp.reduce(np.logaddexp(a, -a).sum(axis=1)), rel=1e-13)
 
 
 def test_sparse_and_many_columns():
     rng = np.random.default_rng(2)
     w = sp.random_array((6, 5000), density=0.2, rng=rng)
     model = mg.rbm(w, np.zeros(6), np.full(5000, 0.1))
-    assert mg.exact_log_z(model) == pytest.approx(
-        mg.exact_log_z(mg.rbm(w.toarray(), np.zeros(6), np.full(5000, 0.1)))
-    )
+    assert mg.exact_log_z(model) == pytest.approx(mg.exact_log_z(mg.rbm(w.toarray(), np.zeros(6), np.full(5000, 0.1))))
 
 
 def test_too_large_says_how_large():

@@ -13,7 +13,19 @@ from numba.extending import overload
 
 from ..random import METROPOLIS
 from .draws import FLUSH, INLINE, TILE, boltzmann, philox
-from .simd import LANES, absolute, accept, exp2_nonpositive, fma, load, log, scalar, select, store
+from .simd import (
+    LANES,
+    absolute,
+    accept,
+    exp2_nonpositive,
+    fma,
+    load,
+    log,
+    minus_absolute,
+    scalar,
+    select,
+    store,
+)
 
 _CHUNK = TILE * FLUSH  # factors of a product before its logarithm is taken
 _LOG2_E = 1.0 / math.log(2.0)
@@ -46,8 +58,8 @@ def _field(base, gap, beta, unit):
 @njit(**INLINE)
 def _factor(y, linear, product):
     """Multiply 2cosh x = 2^{|y|/2}(1 + 2^−|y|) into the pair (linear, product), where y = 2 log2(e)·x."""
-    size = absolute(y)
-    return linear + size, fma(product, exp2_nonpositive(size * -1.0), product)
+    below = minus_absolute(y)
+    return linear - below, fma(product, exp2_nonpositive(below), product)
 
 
 @njit(**INLINE)

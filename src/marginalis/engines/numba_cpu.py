@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -178,13 +179,14 @@ def _state(prepared: _Prepared, blocks: int, joint: bool) -> tuple[Any, ...]:
 
 def _compile(prepared: _Prepared, joint: bool) -> None:
     """Compile or fetch from the cache on disk what this plan needs; a slow start is announced once."""
-    notice = threading.Timer(
-        0.8,
-        logger.info,
-        ["compiling the kernels for this kind of model (a few seconds, cached for the next run)"],
-    )
+    notice = threading.Timer(0.8, _announce)
     notice.start()
     try:
         anneal_blocks(*prepared.kernel_args, np.uint64(0), *_state(prepared, 0, joint), (0, 0))
     finally:
         notice.cancel()
+
+
+@cache
+def _announce() -> None:
+    logger.info("compiling the kernels for this kind of model (some seconds, kept for the next run)")

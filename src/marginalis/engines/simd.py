@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import math
 import operator
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
@@ -31,6 +34,17 @@ _IR = {
     types.boolean: ir.IntType(1),
 }
 _I32 = ir.IntType(32)
+
+_features = llvm.get_host_cpu_features()
+HAS_AVX512 = (
+    config.CPU_NAME in (None, "host")
+    and config.CPU_FEATURES is None
+    and all(_features.get(name) for name in ("avx512f", "avx512dq"))
+)
+
+# Numba's cache on disk looks only at the file of the function it caches. Kernels close over this number,
+# which is part of the key, so that a change in any of their files is seen.
+SOURCES = zlib.crc32(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))
 
 
 class Vector(types.Type):
@@ -76,9 +90,7 @@ def _call(builder: Any, name: str, *args: Any) -> Any:
     vector = args[0].type
     bits = 32 if isinstance(vector.element, ir.FloatType) else 64
     function = ir.FunctionType(vector, [vector] * len(args))
-    return builder.call(
-        cgutils.get_or_insert_function(builder.module, function, f"llvm.{name}.v{LANES}f{bits}"), args
-    )
+    return builder.call(cgutils.get_or_insert_function(builder.module, function, f"llvm.{name}.v{LANES}f{bits}"), args)
 
 
 def _polynomial(builder: Any, x: Any, coefficients: Any) -> Any:
@@ -108,11 +120,7 @@ def _operator(op: Any, on_float: Callable | None, on_int: Callable | None) -> No
 
         def generic(self, args: Any, kws: Any) -> Any:
             vectors = [t for t in args if isinstance(t, Vector)]
-            if (
-                len(args) == 2
-                and vectors
-                and all(t == vectors[0] or isinstance(t, types.Number) for t in args)
-            ):
+            if len(args) == 2 and vectors and all(t == vectors[0] or isinstance(t, types.Number) for t in args):
                 return signature(vectors[0], *args)
             return None
 
@@ -215,6 +223,12 @@ def absolute(typingctx: Any, x: Any) -> Any:
 
 
 @intrinsic
+def minus_absolute(typingctx: Any, x: Any) -> Any:
+    """−|x|."""
+    return x(x), lambda context, builder, sig, args: builder.fneg(_call(builder, "fabs", args[0]))
+
+
+@intrinsic
 def maximum(typingctx: Any, x: Any, y: Any) -> Any:
     """Return the larger of x and y, lane by lane."""
 
@@ -235,9 +249,7 @@ def exponent_and_mantissa(typingctx: Any, x: Any) -> Any:
         n = builder.sub(builder.lshr(bits, _constant(integers, mantissa)), _constant(integers, 1 - lowest))
         fraction = builder.and_(bits, _constant(integers, (1 << mantissa) - 1))
         m = builder.or_(fraction, _constant(integers, (1 - lowest) << mantissa))
-        return context.make_tuple(
-            builder, both, [builder.sitofp(n, args[0].type), builder.bitcast(m, args[0].type)]
-        )
+        return context.make_tuple(builder, both, [builder.sitofp(n, args[0].type), builder.bitcast(m, args[0].type)])
 
     return both(x), emit
 
@@ -252,12 +264,13 @@ def widen(typingctx: Any, x: Any) -> Any:
     return Vector(types.float64)(x), emit
 
 
-_EXP2 = {
-    bits: np.polynomial.Chebyshev.interpolate(np.exp2, degree, domain=[-0.5, 0.5])
-    .convert(kind=np.polynomial.Polynomial)
-    .coef
-    for bits, degree in ((32, 5), (64, 11))
-}
+def _exp2_coefficients(degree: int, low: float) -> Any:
+    """Near-minimax polynomial for 2^x on [low, low + 1], lowest coefficient first."""
+    fit = np.polynomial.Chebyshev.interpolate(np.exp2, degree, domain=[low, low + 1.0])
+    return fit.convert(kind=np.polynomial.Polynomial).coef
+
+
+_DEGREE = {32: 5, 64: 11}
 
 
 @intrinsic
@@ -268,12 +281,31 @@ def exp2_nonpositive(typingctx: Any, x: Any) -> Any:
 
 def _exp2_nonpositive(builder: Any, x: Any) -> Any:
     integers, mantissa, lowest = _float_format(x.type)
+    degree = _DEGREE[integers.element.width]
+    if HAS_AVX512 and mantissa == 23:
+        return _exp2_avx512(builder, x, degree)
     low = _constant(x.type, float(lowest))
     x = builder.select(builder.fcmp_ordered(">", x, low), x, low)
     whole = _call(builder, "rint", x)
-    power = _polynomial(builder, builder.fsub(x, whole), _EXP2[integers.element.width])
+    power = _polynomial(builder, builder.fsub(x, whole), _exp2_coefficients(degree, -0.5))
     exponent = builder.shl(builder.fptosi(whole, integers), _constant(integers, mantissa))
     return builder.bitcast(builder.add(builder.bitcast(power, integers), exponent), x.type)
+
+
+def _exp2_avx512(builder: Any, x: Any, degree: int) -> Any:
+    """2^x = 2^floor(x) · 2^(x − floor(x)) with the two instructions made for it."""
+    full, default = ir.Constant(ir.IntType(16), -1), _I32(4)
+
+    def instruction(name: str, second: Any) -> Any:
+        kinds = [x.type, second.type, x.type, full.type, _I32]
+        function = ir.FunctionType(x.type, kinds)
+        name = f"llvm.x86.avx512.mask.{name}.ps.512"
+        return lambda first: builder.call(
+            cgutils.get_or_insert_function(builder.module, function, name), (first, second, x, full, default)
+        )
+
+    fraction = instruction("reduce", _I32(1))(x)  # 1: round towards −∞
+    return instruction("scalef", x)(_polynomial(builder, fraction, _exp2_coefficients(degree, 0.0)))
 
 
 @intrinsic
@@ -287,9 +319,7 @@ def log(typingctx: Any, x: Any) -> Any:
         low = builder.bitcast(_constant(x.type, math.sqrt(0.5)), integers)
         shifted = builder.sub(builder.bitcast(x, integers), low)
         n = builder.sitofp(builder.ashr(shifted, _constant(integers, mantissa)), x.type)
-        m = builder.bitcast(
-            builder.add(builder.and_(shifted, _constant(integers, (1 << mantissa) - 1)), low), x.type
-        )
+        m = builder.bitcast(builder.add(builder.and_(shifted, _constant(integers, (1 << mantissa) - 1)), low), x.type)
         s = builder.fdiv(builder.fsub(m, one), builder.fadd(m, one))
         series = [2.0 / (2 * i + 1) for i in range(5 if mantissa == 23 else 12)]
         ln_m = builder.fmul(s, _polynomial(builder, builder.fmul(s, s), series))

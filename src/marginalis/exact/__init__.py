@@ -234,9 +234,7 @@ def _gaussian(model: BipartiteMRF, threads: int) -> Way | None:
     return Way(
         1e-9 * min(len(w.visible_bias), len(w.hidden_bias)) ** 3,
         "a Gaussian closed form",
-        lambda threads, tick: gaussian_gaussian_log_z(
-            w.weights, w.visible_bias, w.hidden_bias, v.gamma, h.gamma
-        ),
+        lambda threads, tick: gaussian_gaussian_log_z(w.weights, w.visible_bias, w.hidden_bias, v.gamma, h.gamma),
     )
 
 

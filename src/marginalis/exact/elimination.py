@@ -83,9 +83,7 @@ def _min_fill(neighbours: list[set[int]], logs: list[float], stop_above: float) 
     return list(dict.fromkeys([*order, *range(n)])), width
 
 
-def _sweep(
-    neighbours: list[set[int]], logs: list[float], start: int, below: float
-) -> tuple[list[int], float] | None:
+def _sweep(neighbours: list[set[int]], logs: list[float], start: int, below: float) -> tuple[list[int], float] | None:
     """Eliminate the variable with the smallest table among those that have lost a neighbour already.
 
     So the eliminated ones stay in one piece, and the tables are no larger than its rim. None unless all
@@ -234,9 +232,7 @@ def _sum_out(
     shape = (len(own), *(cards[u] for u in rest))
     log2_entries = math.fsum(math.log2(c) for c in shape)
     if log2_entries > MAX_LOG2_TABLE:
-        raise ValueError(
-            f"order: it needs a table of 2^{log2_entries:.4g} entries (limit 2^{MAX_LOG2_TABLE:g})"
-        )
+        raise ValueError(f"order: it needs a table of 2^{log2_entries:.4g} entries (limit 2^{MAX_LOG2_TABLE:g})")
     # Axis before axis, each with the factors that it completes: most are added while the table is small,
     # and along long runs of it.
     table = own.copy()
@@ -264,9 +260,7 @@ def _sum_out(
     return message.reshape(shape[1:]), top
 
 
-def _check(
-    cards: Sequence[int], unary: Sequence[Array], edges: Sequence[Any], tables: Sequence[Array]
-) -> bool:
+def _check(cards: Sequence[int], unary: Sequence[Array], edges: Sequence[Any], tables: Sequence[Array]) -> bool:
     """Raise `ValueError` for what does not fit together; return whether there are forbidden states."""
     if len(unary) != len(cards) or len(tables) != len(edges):
         raise ValueError(
@@ -280,9 +274,7 @@ def _check(
         if not (0 <= i < len(cards) and 0 <= j < len(cards) and i != j):
             raise ValueError(f"edges[{e}] = ({i}, {j}) must join two of the {len(cards)} variables")
         if np.shape(tables[e]) != (cards[i], cards[j]):
-            raise ValueError(
-                f"tables[{e}] must have shape ({cards[i]}, {cards[j]}), got {np.shape(tables[e])}"
-            )
+            raise ValueError(f"tables[{e}] must have shape ({cards[i]}, {cards[j]}), got {np.shape(tables[e])}")
     if not len(cards):
         return False
     values = np.concatenate([np.ravel(x) for x in (*unary, *tables)])

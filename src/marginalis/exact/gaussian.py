@@ -74,9 +74,7 @@ def integrate_out(W: Any, b: Array, precision: Array) -> tuple[Array, Array, flo
     return quadratic.toarray() if sp.issparse(quadratic) else quadratic, scaled.T @ b, constant
 
 
-def gaussian_discrete_log_z(
-    W: Any, b: Array, precision: Array, c: Array, values: tuple[float, float]
-) -> float:
+def gaussian_discrete_log_z(W: Any, b: Array, precision: Array, c: Array, values: tuple[float, float]) -> float:
     """ln Σ_x ∫ exp(b·v + c·x + v'Wx − ½Σ p_i v_i²) dv, each x_j being one of the two `values`.
 
     All 2^n states of x are summed (n = 24 takes under a second), the Gaussian side being integrated out.

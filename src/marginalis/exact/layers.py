@@ -40,13 +40,11 @@ def layers_log_z(weights: Sequence[Array], biases: Sequence[Array]) -> float:
     """Return ln Σ_x exp(Σ_l b_l·x_l + Σ_l x_l' W_l x_{l+1}) over all ±1 units; W_l is n_l × n_{l+1}."""
     biases = [np.asarray(b, dtype=float) for b in biases]
     weights = [np.asarray(w, dtype=float) for w in weights]
-    if len(weights) != len(biases) - 1:
+    if biases and len(weights) != len(biases) - 1:
         raise ValueError(f"weights: {len(biases)} layers need {len(biases) - 1} matrices, got {len(weights)}")
     for k, w in enumerate(weights):
         if w.shape != (len(biases[k]), len(biases[k + 1])):
-            raise ValueError(
-                f"weights[{k}] must have shape {(len(biases[k]), len(biases[k + 1]))}, got {w.shape}"
-            )
+            raise ValueError(f"weights[{k}] must have shape {(len(biases[k]), len(biases[k + 1]))}, got {w.shape}")
     for name, arrays in (("weights", weights), ("biases", biases)):
         if not all(np.isfinite(a).all() for a in arrays):
             raise ValueError(f"{name} must be finite")
@@ -75,9 +73,10 @@ def _plan(sizes: Sequence[int]) -> tuple[float, list[int]]:
     best: list[tuple[float, list[int]]] = []  # cheapest way to have the vector of layer k
     for k, n in enumerate(sizes):
         options = []
-        if k < 2:
-            left_out = sizes[0] if k else 1
-            options.append((n + _COSH + math.log2(left_out), [k]))
+        if k == 0:
+            options.append((float(n), [k]))
+        if k == 1:
+            options.append((n + _COSH + math.log2(sizes[0]), [k]))
         if k >= 1:
             cost, path = best[k - 1]
             options.append((_log2_sum(cost, sizes[k - 1] + n), [*path, k]))

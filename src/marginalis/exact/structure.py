@@ -6,6 +6,7 @@ None where it does not hold.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -48,9 +49,7 @@ def grid_arrays(model: BipartiteMRF) -> GridArrays | None:
         placed |= right | down
     if not placed[w.data != 0].all():
         return None
-    return GridArrays(
-        field.reshape(layout.shape), horizontal, vertical, (layout.periodic[0], layout.periodic[1])
-    )
+    return GridArrays(field.reshape(layout.shape), horizontal, vertical, (layout.periodic[0], layout.periodic[1]))
 
 
 def layer_arrays(model: BipartiteMRF) -> tuple[list[Array], list[Array]] | None:
@@ -103,7 +102,7 @@ def factors(model: BipartiteMRF) -> Factors | None:
     pair = np.stack([v.owners[row], h.owners[column]], axis=1)
     new = np.flatnonzero(np.any(np.diff(pair, axis=0, prepend=-1), axis=1))
     edges, tables = [], []
-    for begin, end in zip(new, np.append(new[1:], len(data)), strict=True):
+    for begin, end in itertools.pairwise([*new.tolist(), len(data)]):
         i, j = pair[begin].tolist()
         block = np.zeros((v.starts[i + 1] - v.starts[i], h.starts[j + 1] - h.starts[j]))
         block[row[begin:end] - v.starts[i], column[begin:end] - h.starts[j]] = data[begin:end]

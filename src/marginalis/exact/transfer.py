@@ -121,9 +121,7 @@ def _direction(shape: tuple[int, ...], periodic: tuple[bool, bool]) -> tuple[boo
     return min(along, other, key=lambda d: (d[2] * (1 + d[3]), d[1]))
 
 
-def _log_factors(
-    field: Array, horizontal: Array, vertical: Array, closed: bool
-) -> tuple[Array, Array, float]:
+def _log_factors(field: Array, horizontal: Array, vertical: Array, closed: bool) -> tuple[Array, Array, float]:
     """ln of the factors that each site brings, largest 0, and the constant thereby taken out.
 
     down[r, c, s s'] for the bond from above, across[r, c, first, left, new] for the field and the bonds to

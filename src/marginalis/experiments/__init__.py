@@ -1,0 +1,134 @@
+"""The paper's table and figures: run, stopped and resumed at will, and set beside the printed values."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..checks import whole
+from ..io import check_writable, write_whole
+from ..parallel import Tick, cores, run_jobs
+from ..plots import save
+from ..progress import ticker
+from .ape_temperature import EXPERIMENT as APE_TEMPERATURE
+from .convergence import EXPERIMENT as CONVERGENCE
+from .experiment import Columns, Experiment, Summary
+from .size_ratio import EXPERIMENT as SIZE_RATIO
+from .store import Store
+from .table1 import EXPERIMENT as TABLE1
+
+EXPERIMENTS = {e.name: e for e in (TABLE1, APE_TEMPERATURE, SIZE_RATIO, CONVERGENCE)}
+STORE = "results.sqlite"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One experiment, summarised."""
+
+    experiment: Experiment
+    rows: Summary
+    figure: Path
+    settings: dict[str, Any]
+    seconds: float  # of this run; work done by earlier runs on the store is not counted
+
+
+def reproduce(
+    name: str,
+    *,
+    experiments: int | None = None,
+    chains: int | None = None,
+    out: str | Path = "reproduction",
+    seed: int = 0,
+    resume: bool = False,
+    threads: int | None = None,
+    progress: bool | Tick = False,
+    export: bool = False,
+) -> list[Result]:
+    """Run one of the paper's experiments, or ``"all"`` of them, and write table, figure and report to `out`.
+
+    `experiments` is the number of RBM instances and `chains` is N, by default the paper's. Every result goes to an
+    SQLite file in `out` as it is found; with `resume` a stopped run continues there and ends with the same
+    numbers as one that was never stopped.
+    """
+    if name != "all" and name not in EXPERIMENTS:
+        raise ValueError(f"experiment is {name!r}; it must be one of {', '.join(EXPERIMENTS)}, all")
+    chosen = list(EXPERIMENTS.values()) if name == "all" else [EXPERIMENTS[name]]
+    seed = whole(seed, "seed", 0, 2**64 - 1)
+    threads = cores(threads)
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"cannot write to {folder}: {error.strerror}") from None
+    check_writable(folder / STORE)
+    store = Store(folder / STORE)
+    try:
+        plans = []
+        for e in chosen:
+            count = whole(experiments or e.experiments, "experiments", 1, 10**6)
+            n = whole(chains or e.chains, "chains", 1, 10**7)
+            settings = {"seed": seed, "chains": n, **_plain(e.settings)}
+            store.begin(e.name, settings, resume)
+            plans.append((e, count, n, settings))
+        results = [
+            _run(store, folder, e, count, n, settings, seed, threads, progress) for e, count, n, settings in plans
+        ]
+        if export:
+            for e in chosen:
+                store.export(e.name, folder / f"{e.name}-runs.csv")
+    finally:
+        store.close()
+    from .report import write_report
+
+    write_report(results, folder / "report.html")
+    return results
+
+
+def _run(
+    store: Store,
+    folder: Path,
+    e: Experiment,
+    count: int,
+    chains: int,
+    settings: dict[str, Any],
+    seed: int,
+    threads: int,
+    progress: bool | Tick,
+) -> Result:
+    """Do what is left of an experiment, and summarise all of it."""
+    finished = store.done(e.name)
+    items = [item for instance in range(count) for item in e.items(instance) if repr(item) not in finished]
+
+    def work(item: tuple[Any, ...]) -> Iterator[float]:
+        store.write(e.name, repr(item), e.measure(item, seed, chains))
+        yield 1.0
+
+    start = time.perf_counter()
+    with ticker(progress, e.name) as tick:
+        run_jobs(work, items, max(1, len(items)), threads, tick)
+    seconds = time.perf_counter() - start
+    columns = Columns.of(store.means(e.name, count))
+    rows = e.summarise(columns)
+    figure = folder / f"{e.name}.png"
+    save(e.figure(columns, rows), figure)
+    write_whole(folder / f"{e.name}.csv", lambda file: file.write(_csv(rows).encode()))
+    return Result(e, rows, figure, {"experiments": count, **settings}, seconds)
+
+
+def _csv(rows: Summary) -> str:
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, keys)
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings as JSON gives them back."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()}

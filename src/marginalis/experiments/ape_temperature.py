@@ -1,0 +1,86 @@
+"""Absolute percentage error against the inverse temperature (the paper's fig. ape_vs_T)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .experiment import Columns, Experiment, Summary, mean_and_error
+from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
+from .store import Row
+
+HIDDEN = 40
+INV_T = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+STEPS = (10, 30, 60)
+
+
+def items(instance: int) -> list[tuple[Any, ...]]:
+    return [(instance,)]
+
+
+def measure(item: tuple[Any, ...], seed: int, chains: int) -> list[Row]:
+    (instance,) = item
+    rows = []
+    for inv_t in INV_T:
+        setting = Setting(instance, "gaussian", HIDDEN, inv_t)
+        model = make_model("ape-temperature", seed, setting)
+        rows.append(exact_row(model, setting))
+        for steps in STEPS:
+            own = derive(seed, "ape-temperature", "chains", instance, inv_t, steps)
+            rows += sample_rows(model, setting, steps, ("ais", "mais"), own, chains)
+    return rows
+
+
+def summarise_ape(columns: Columns) -> Summary:
+    """Mean APE with its standard error for every column."""
+    rows = []
+    for key in columns.estimates():
+        ape, stderr = mean_and_error(columns.ape(key))
+        cost, _ = mean_and_error(columns.seconds[key])
+        rows.append(
+            {
+                "model": key.model,
+                "inv_t": key.inv_t,
+                "steps": key.steps,
+                "method": key.method,
+                "mean": ape,
+                "stderr": stderr,
+                "cpu_seconds": None if cost != cost else cost,
+                "experiments": len(columns.free_energy[key]),
+            }
+        )
+    return rows
+
+
+def figure(columns: Columns, summary: Summary) -> Any:
+    """APE against 1/T, a panel per K."""
+    from matplotlib.figure import Figure
+
+    from ..plots import COLOURS
+
+    drawing = Figure(figsize=(9.0, 3.6), layout="constrained")
+    for axes, steps in zip(drawing.subplots(1, 3, sharey=True), STEPS, strict=True):
+        for method, colour in zip(("ais", "mais"), COLOURS, strict=False):
+            rows = [r for r in summary if r["method"] == method and r["steps"] == steps]
+            x, y, e = ([r[k] for r in rows] for k in ("inv_t", "mean", "stderr"))
+            axes.errorbar(x, y, [2 * s for s in e], fmt="o-", ms=4, lw=1, color=colour, label=method)
+        axes.set(yscale="log", xlabel="1/T", title=f"K = {steps}")
+    drawing.axes[0].set_ylabel("APE [%]")
+    drawing.axes[0].legend(frameon=False)
+    return drawing
+
+
+EXPERIMENT = Experiment(
+    name="ape-temperature",
+    title="APE against 1/T",
+    experiments=1000,
+    chains=1000,
+    settings={"inv_t": INV_T, "steps": STEPS, "visible": VISIBLE, "hidden": HIDDEN},
+    items=items,
+    measure=measure,
+    summarise=summarise_ape,
+    figure=figure,
+    text=(
+        "Mean absolute percentage error of f over RBMs with Gaussian weights. The paper finds mAIS below AIS "
+        "at every temperature, most of all at high temperature. Both estimates come from one run."
+    ),
+)

@@ -1,0 +1,86 @@
+"""What the experiments share: their models, their seeds, and free energies of many trials from one run."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import engines
+from ..exact import exact_log_z
+from ..examples import rbm_gaussian, rbm_hopfield
+from ..models import BipartiteMRF
+from ..plan import make_plan
+from ..units import Array
+from .store import Row
+
+VISIBLE = 20
+MAKERS = {"gaussian": rbm_gaussian, "hopfield": rbm_hopfield}
+
+
+class Setting(NamedTuple):
+    """One model at one temperature."""
+
+    instance: int
+    model: str
+    hidden: int
+    inv_t: float
+
+
+def derive(seed: int, *words: Any) -> int:
+    """Return a 64-bit seed for a purpose; different words give unrelated seeds."""
+    text = "/".join(map(str, (seed, *words)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+def make_model(name: str, seed: int, setting: Setting) -> BipartiteMRF:
+    """Return the RBM of a setting; an instance has the same weights at all temperatures."""
+    own = derive(seed, name, "model", setting.model, setting.hidden, setting.instance)
+    return MAKERS[setting.model](VISIBLE, setting.hidden, temperature=1.0 / setting.inv_t, seed=own)
+
+
+def exact_row(model: BipartiteMRF, setting: Setting) -> Row:
+    """Return the exact free energy as a row."""
+    return Row(*setting, 0, "exact", 0, -exact_log_z(model, method="enumeration", threads=1), None)
+
+
+def sample_rows(
+    model: BipartiteMRF,
+    setting: Setting,
+    steps: int,
+    methods: Sequence[str],
+    seed: int,
+    chains: int,
+    trials: int = 1,
+    transition: str = "gibbs",
+) -> list[Row]:
+    """Free energies of `trials` independent trials of N = `chains`, by AIS, mAIS-V, or both along one path.
+
+    The trials are consecutive chains of one run, so that its set-up is paid once. The seconds are CPU
+    seconds of one trial; those of mAIS are not known when it comes along with AIS.
+    """
+    method = "ais" if "ais" in methods else "mais-v"
+    plan = make_plan(model, method=method, steps=steps, chains=chains * trials, transition=transition, seed=seed)
+    start = time.thread_time()
+    marginal, joint = engines.run_both(plan, 1, lambda fraction: None)
+    seconds = (time.thread_time() - start) / trials
+    suffix = "+mh" if transition == "metropolis" else ""
+    found: dict[str, tuple[Array, float | None]] = {}
+    if joint is not None:
+        found["ais"] = joint, seconds
+    if "mais" in methods:
+        found["mais"] = marginal, None if joint is not None else seconds
+    log_z0 = plan.base.log_z(model)
+    rows = []
+    for name, (log_weights, cost) in found.items():
+        free = -log_z0 - _log_mean_exp(log_weights.reshape(trials, chains))
+        rows += [Row(*setting, steps, name + suffix, t, float(f), cost) for t, f in enumerate(free)]
+    return rows
+
+
+def _log_mean_exp(x: Array) -> Array:
+    top = x.max(axis=1)
+    return top + np.log(np.exp(x - top[:, None]).mean(axis=1))
