@@ -91,7 +91,7 @@ class PathSums:
     ``log_p[k]`` is −E_k on the grid of all (v, h).
     """
 
-    def __init__(self, model, betas, base=None) -> None:
+    def __init__(self, model, betas, base=None, sweeps=0) -> None:
         v = states(model.visible_units, len(model.visible_bias))
         h = states(model.hidden_units, len(model.hidden_bias))
         t = model.temperature
@@ -99,7 +99,7 @@ class PathSums:
         target = ((v @ model.visible_bias)[:, None] + h @ model.hidden_bias + v @ weights @ h.T + model.offset) / t
         b0, c0 = base if base is not None else (np.zeros(v.shape[1]), np.zeros(h.shape[1]))
         start = (v @ b0)[:, None] + h @ c0
-        self.v_states, self.h_states = v, h
+        self.v_states, self.h_states, self.sweeps = v, h, sweeps
         self.log_p = [(1 - beta) * start + beta * target for beta in betas]
         self.log_z = np.logaddexp.reduce(target.ravel())
         self.log_z0 = np.logaddexp.reduce(start.ravel())
@@ -109,8 +109,22 @@ class PathSums:
         return np.exp(self.log_p[k] - np.logaddexp.reduce(self.log_p[k], axis=axis, keepdims=True))
 
     def tau(self, k):
-        """τ_k[v, v′], blocked Gibbs."""
-        return self.conditional(k, 1) @ self.conditional(k, 0).T
+        """τ_k[v, v′]: blocked Gibbs, with `sweeps` Metropolis sweeps over the hidden units in between."""
+        sweep = np.linalg.matrix_power(self.metropolis(k), self.sweeps) if self.sweeps else np.eye(len(self.h_states))
+        return self.conditional(k, 1) @ sweep @ self.conditional(k, 0).T
+
+    def metropolis(self, k):
+        """M[h, h′]: one single-flip proposal per hidden unit in order, on P_k(h); two-state units only."""
+        log_p = np.logaddexp.reduce(self.log_p[k], axis=0)
+        states = range(len(log_p))
+        whole = np.eye(len(log_p))
+        for bit in reversed(range(self.h_states.shape[1])):  # the last unit changes fastest
+            flip = [s ^ (1 << bit) for s in states]
+            accept = np.minimum(1.0, np.exp(log_p[flip] - log_p))
+            move = np.diag(1.0 - accept)
+            move[states, flip] = accept
+            whole = whole @ move
+        return whole
 
     def marginal(self, k):
         """ln Σ_h exp(−E_k)."""
@@ -141,11 +155,11 @@ class PathSums:
         return Moments(first.sum(), second.sum(), mean_log)
 
 
-def exact_moments(model, method, betas, base=None) -> Moments:
+def exact_moments(model, method, betas, base=None, sweeps=0) -> Moments:
     if method == "mais-h":
         swapped = None if base is None else (base[1], base[0])
-        return PathSums(model.transposed(), betas, swapped).mais_v()
-    sums = PathSums(model, betas, base)
+        return PathSums(model.transposed(), betas, swapped, sweeps).mais_v()
+    sums = PathSums(model, betas, base, sweeps)
     return sums.ais() if method == "ais" else sums.mais_v()
 
 

@@ -50,11 +50,18 @@ def test_sparse_and_many_columns():
 
 
 def test_too_large_says_how_large():
-    model = mg.rbm(np.zeros((60, 70)), np.zeros(60), np.zeros(70))
+    model = mg.rbm(np.ones((60, 70)), np.zeros(60), np.zeros(70))
     with pytest.raises(mg.ModelTooLarge, match=r"smaller side has 60 units.*2\^60 states x 70 units.*years"):
         mg.exact_log_z(model)
     with pytest.raises(ValueError, match="universe"):
-        mg.exact_log_z(mg.rbm(np.zeros((2000, 2000)), np.zeros(2000), np.zeros(2000)))
-    small = mg.rbm(np.zeros((20, 20)), np.zeros(20), np.zeros(20))
+        mg.exact_log_z(mg.rbm(np.ones((2000, 2000)), np.zeros(2000), np.zeros(2000)))
+    small = mg.rbm(np.ones((20, 20)), np.zeros(20), np.zeros(20))
     with pytest.raises(mg.ModelTooLarge, match="limit"):
         mg.exact_log_z(small, max_seconds=1e-6)
+
+
+def test_a_large_model_without_couplings_is_easy():
+    model = mg.rbm(np.zeros((60, 70)), np.full(60, 0.3), np.zeros(70))
+    log_z = mg.exact_log_z(model)
+    assert log_z == pytest.approx(60 * np.log(2 * np.cosh(0.3)) + 70 * np.log(2))
+    assert log_z.method == "elimination"

@@ -154,25 +154,27 @@ def _layers(model: BipartiteMRF, threads: int) -> Way | None:
 
 
 def _transfer(model: BipartiteMRF, threads: int) -> Way | None:
-    from .transfer import transfer_cost, transfer_log_z
-
     grid = grid_arrays(model)
     if grid is None:
         return None
+    from .transfer import transfer_cost, transfer_log_z
+
     operations, entries = transfer_cost(grid.field.shape, grid.periodic)
     constant = model.spin_form.constant  # type: ignore[union-attr]
     return Way(
         math.inf if entries > _MOST_ENTRIES else _seconds(operations, _ENTRIES_PER_SECOND),
         f"a site-by-site transfer with tables of 2^{entries:.0f} entries",
-        lambda threads, tick: constant + transfer_log_z(*grid),
+        lambda threads, tick: constant + transfer_log_z(*grid, threads=threads, tick=tick),
     )
 
 
 def _elimination(model: BipartiteMRF, threads: int) -> Way | None:
     from .elimination import eliminate_log_z, elimination_order
 
-    # a dense graph has no order worth looking for: its smaller side is as good
-    if len(model.edges) > 8 * model.n_variables:
+    # a dense graph has no order worth looking for: its smaller side is as good; on a large one with many
+    # cycles the search itself would take long, and in vain
+    n, edges = model.n_variables, len(model.edges)
+    if edges > 8 * n or (n > 20_000 and edges - n > 0.1 * n):
         return None
     parts = factors(model)
     if parts is None:
@@ -192,11 +194,11 @@ def eliminate(model: BipartiteMRF) -> float | None:
 
 
 def _kac_ward(model: BipartiteMRF, threads: int) -> Way | None:
-    from .planar import kac_ward_log_z
-
     grid = grid_arrays(model)
     if grid is None or any(grid.periodic) or grid.field.any():
         return None
+    from .planar import kac_ward_log_z
+
     n = grid.field.size
     constant = model.spin_form.constant  # type: ignore[union-attr]
     return Way(

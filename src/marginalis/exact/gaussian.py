@@ -38,10 +38,8 @@ def gaussian_gaussian_log_z(W: Any, b: Array, c: Array, precision_v: Array, prec
         W, b, c, p, q = W.T, c, b, q, p
     root_p, root_q = np.sqrt(p), np.sqrt(q)
     b, c = b / root_p, c / root_q
-    if sparse:
-        W = (sp.diags(1.0 / root_p) @ W @ sp.diags(1.0 / root_q)).tocsr()
-    else:
-        W = W / root_p[:, None] / root_q
+    unscale = sp.diags(1.0 / root_p), sp.diags(1.0 / root_q)
+    W = unscale[0] @ W @ unscale[1]
 
     if sparse and len(c) > _DENSE_SIDE:
         joint = sp.bmat([[sp.identity(len(b)), -W], [-W.T, sp.identity(len(c))]], format="csc")

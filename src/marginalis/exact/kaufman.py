@@ -48,7 +48,6 @@ def kaufman_log_z(rows: int, cols: int, horizontal: float, vertical: float) -> f
         log_sine = np.where(mode > 0, np.log(np.sin(0.5 * np.pi * mode / cols)), -np.inf)
         log_square = np.logaddexp(2.0 * _log_sinh(abs(gap)), log_strength + 2.0 * log_sine)
     gamma = 2.0 * _asinh_exp(0.5 * log_square)
-    gamma[0] = 2.0 * abs(gap)
 
     half = 0.5 * rows * gamma
     log_cosh = half + np.log1p(np.exp(-2.0 * half))
