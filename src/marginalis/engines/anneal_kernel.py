@@ -28,6 +28,7 @@ from .simd import (
     load,
     log,
     rise,
+    scalar,
     splat,
     store,
     widen,
@@ -53,10 +54,10 @@ def _fields_band(coupling, state, offset, tile, start):
     p = begin[tile]
     for i in range(first[tile], last[tile]):
         x = load(state, offset + i * LANES)
-        a0 = fma(data[p], x, a0)
-        a1 = fma(data[p + 1], x, a1)
-        a2 = fma(data[p + 2], x, a2)
-        a3 = fma(data[p + 3], x, a3)
+        a0 = fma(scalar(data, p), x, a0)
+        a1 = fma(scalar(data, p + 1), x, a1)
+        a2 = fma(scalar(data, p + 2), x, a2)
+        a3 = fma(scalar(data, p + 3), x, a3)
         p += TILE
     return a0, a1, a2, a3
 
@@ -76,7 +77,7 @@ def _row(coupling, state, offset, unit, start):
     indptr, indices, data = coupling
     a = splat(start[unit])
     for p in range(indptr[unit], indptr[unit + 1]):
-        a = fma(data[p], load(state, offset + indices[p] * LANES), a)
+        a = fma(scalar(data, p), load(state, offset + scalar(indices, p) * LANES), a)
     return a
 
 

@@ -179,13 +179,13 @@ def _propose(flips, unit, own, beta, word, x, at_x, h, at_spin):
         if start > indptr[unit]:
             gain, top, bottom = gain + log(top / bottom), zero + 1.0, zero + 1.0
         for p in range(start, min(start + _CHUNK, indptr[unit + 1])):
-            a = load(x, at_x + indices[p] * LANES)
-            new = fma(data[p], change, a)
+            a = load(x, at_x + scalar(indices, p) * LANES)
+            new = fma(scalar(data, p), change, a)
             gain = gain + (absolute(new) - absolute(a))
             top, bottom = fma(top, boltzmann(new), top), fma(bottom, boltzmann(a), bottom)
     yes = accept(gain * _LOG2_E, top, bottom, word)
     store(h, at_spin, select(yes, zero - spin, spin))
     owed = select(yes, change, zero)
     for p in range(indptr[unit], indptr[unit + 1]):
-        at = at_x + indices[p] * LANES
-        store(x, at, fma(data[p], owed, load(x, at)))
+        at = at_x + scalar(indices, p) * LANES
+        store(x, at, fma(scalar(data, p), owed, load(x, at)))
