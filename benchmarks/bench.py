@@ -96,11 +96,12 @@ class Bench:
         timings: list[list[Timing]] = [[] for _ in runs]
         for _ in range(self.repeats):
             for run, found in zip(runs, timings, strict=True):
-                time.sleep(0.03)  # BLAS and OpenMP threads of the run before may still be spinning
                 before = cpu_seconds()
                 timing = run()
                 foreign = (cpu_seconds() - before - 0.02) / timing.seconds - timing.cores  # two clock ticks less
                 found.append(timing._replace(foreign=max(0.0, foreign)))
+                if isinstance(run, Worker):
+                    time.sleep(0.2)  # OpenBLAS threads were seen to spin for 0.11 s after their work
         return [min(found) for found in timings]
 
     def ratio(self, first: str, second: str, timings, work: int, goal=(), remark="", threads=1) -> None:

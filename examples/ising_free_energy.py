@@ -26,9 +26,9 @@ def onsager(temperature: float) -> float:
 
 def main() -> None:
     results, exact = [], []
-    for t in TEMPERATURES:
+    for i, t in enumerate(TEMPERATURES):
         model = mg.ising_grid((SIDE, SIDE), periodic=True, temperature=t)
-        results.append(mg.estimate(model, steps=4000, chains=512, seed=1))
+        results.append(mg.estimate(model, steps=8000, chains=512, seed=i))
         exact.append(-mg.exact_log_z(model))
         print(f"T = {t:.1f}: {str(results[-1]).splitlines()[0]}, exact {exact[-1]:.3f}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,10 +35,12 @@ def ising_grid(
     b = spread(field, grid.shape, "field").ravel()
     split, position = _checkerboard(grid)
     rows, columns, data = [], [], []
+    odd = _parity(grid).ravel()
     for here, there, j in zip(*_bonds(grid), _couplings(grid, coupling), strict=True):
-        odd = _parity(grid).ravel()[here]
-        rows.append(position[np.where(odd, there, here)])
-        columns.append(position[np.where(odd, here, there)])
+        flipped = odd[here]
+        from_, to = position[here], position[there]
+        rows.append(np.where(flipped, to, from_))
+        columns.append(np.where(flipped, from_, to))
         data.append(j.ravel()[here])
     at = np.concatenate(rows), np.concatenate(columns)
     weights = sp.csr_array((np.concatenate(data), at), shape=(len(split.visible), len(split.hidden)))
@@ -94,15 +97,20 @@ def _checkerboard(grid: Grid) -> tuple[Split, Indices]:
     """Black sites visible, white sites hidden; and each site's position within its side."""
     odd = _parity(grid).ravel()
     split = Split(np.flatnonzero(~odd), np.flatnonzero(odd))
-    position = np.empty(odd.size, dtype=np.int64)
+    position: Indices = np.empty(odd.size, dtype=_index_type(grid))
     position[split.visible] = np.arange(len(split.visible))
     position[split.hidden] = np.arange(len(split.hidden))
     return split, position
 
 
+def _index_type(grid: Grid) -> Any:
+    """Half the memory where the sites can be numbered in 32 bits."""
+    return np.int32 if math.prod(grid.shape) < 2**31 else np.int64
+
+
 def _bonds(grid: Grid) -> tuple[list[Indices], list[Indices]]:
     """For each axis, last first: the sites with a bond in that direction, and the sites it leads to."""
-    sites = np.arange(int(np.prod(grid.shape))).reshape(grid.shape)
+    sites: Indices = np.arange(math.prod(grid.shape), dtype=_index_type(grid)).reshape(grid.shape)
     here, there = [], []
     for axis in reversed(range(len(grid.shape))):
         last = grid.shape[axis] if grid.periodic[axis] else grid.shape[axis] - 1

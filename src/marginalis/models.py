@@ -98,15 +98,21 @@ class BipartiteMRF:
         if self.split is None:
             n = self.n_visible
             set_(self, "split", Split(np.arange(n), np.arange(n, n + self.n_hidden)))
-        elif (
-            not np.array_equal(
-                np.sort(np.concatenate([self.split.visible, self.split.hidden])), np.arange(self.n_variables)
-            )
-            or len(self.split.visible) != self.n_visible
-        ):
+        elif not self._split_is_whole():
             raise ValueError("split must number every variable once")
         set_(self, "natural", self._natural())
         self._check_normalisable()
+
+    def _split_is_whole(self) -> bool:
+        sides, n = (self.split.visible, self.split.hidden), self.n_variables
+        if [len(side) for side in sides] != [self.n_visible, self.n_hidden]:
+            return False
+        seen = np.zeros(n, dtype=bool)
+        for side in sides:
+            if len(side) and (side.min() < 0 or side.max() >= n):
+                return False
+            seen[side] = True
+        return bool(seen.all())
 
     def _natural(self) -> Natural:
         t = self.temperature
