@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from .checks import whole
@@ -37,25 +36,38 @@ def run_jobs(
                 tick(done / total)
         return
 
-    stop, lock = threading.Event(), threading.Lock()
+    queue, stop, lock = iter(jobs), threading.Event(), threading.Lock()
+    failures: list[BaseException] = []
 
-    def exhaust(job: Job) -> None:
+    def worker() -> None:
         nonlocal done
-        if stop.is_set():
-            return
-        for amount in work(job):
-            with lock:
-                done += amount
-            if stop.is_set():
-                return
-
-    with ThreadPoolExecutor(threads) as pool:
         try:
-            pending = {pool.submit(exhaust, job) for job in jobs}
-            while pending:
-                finished, pending = wait(pending, timeout=0.1, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    future.result()
-                tick(done / total)
-        finally:
+            while not stop.is_set():
+                with lock:
+                    job = next(queue, None)
+                if job is None:
+                    return
+                for amount in work(job):
+                    with lock:
+                        done += amount
+                    if stop.is_set():
+                        return
+        except BaseException as error:
+            failures.append(error)
             stop.set()
+
+    workers = [threading.Thread(target=worker) for _ in range(threads)]
+    try:
+        for thread in workers:
+            thread.start()
+        while any(thread.is_alive() for thread in workers):
+            for thread in workers:
+                thread.join(0.1 / threads)
+            tick(done / total)
+    finally:
+        stop.set()
+        for thread in workers:
+            if thread.ident is not None:
+                thread.join()
+    if failures:
+        raise failures[0]
