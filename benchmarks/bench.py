@@ -31,9 +31,10 @@ from rich.console import Console
 from rich.table import Table
 
 import marginalis as mg
+from marginalis.examples import random_dbm
 
 HERE = Path(__file__).parent
-SMALL, LARGE = (20, 40), (784, 500)
+SMALL, LARGE, DEEP = (20, 40), (784, 500), (784, 500, 1000)
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 COLUMNS = ("time of", "over time of", "first", "second", "ratio", "goal", "met", "remark")
 BUSY = 0.1  # cores that the work lacked, because of other processes, beyond which a ratio says nothing
@@ -44,8 +45,9 @@ TUNED_JAX = {"XLA_FLAGS": "--xla_cpu_use_thunk_runtime=false", "JAX_THREEFRY_PAR
 class Ours:
     """One estimate by marginalis; calling it runs it once and times it."""
 
-    def __init__(self, size: tuple[int, int], chains: int, steps: int, *, units="spin", threads=1, **plan):
-        self.model, self.plan = model(*size, units), {"threads": threads, **plan}
+    def __init__(self, what, chains: int, steps: int, *, units="spin", threads=1, **plan):
+        self.model = model(*what, units) if isinstance(what, tuple) else what
+        self.plan = {"threads": threads, **plan}
         self.chains, self.steps = chains, steps
         mg.estimate(self.model, chains=1, steps=1, **self.plan)  # compiles
 
@@ -157,6 +159,19 @@ def limits(bench: Bench, chains: int, steps: int, large_steps: int) -> None:
         bare.close()
         name = f"mAIS 784×500, {threads} thread{'s' * (threads > 1)}"
         bench.ratio(name, "its products in NumPy", times, 1000 * large_steps, ("≤", 1.25), threads=threads)
+    deep = random_dbm(DEEP)
+    bare = Worker("products", DEEP[0] + DEEP[2], DEEP[1], 1000, large_steps, threads=1)
+    times = bench.best(Ours(deep, 1000, large_steps), bare)
+    bare.close()
+    bench.ratio("mAIS DBM 784–500–1000, 1 thread", "its products in NumPy", times, 1000 * large_steps, ("≤", 1.25))
+
+
+def lattice(bench: Bench, steps: int) -> None:
+    """Site updates of the critical 64×64 torus."""
+    timing = bench.best(Ours(mg.ising_grid((64, 64), coupling=0.4406868, periodic=True), 1024, steps))[0]
+    rate = 64 * 64 * 1024 * steps / timing.seconds / 1e6
+    goal = verdict(rate, ("≥", 200, 400))
+    bench.table.add_row("64×64 torus, 1 thread", "", f"{rate:,.0f} M/s", "", "", *goal, "site updates, weight included")
 
 
 def itself(bench: Bench, chains: int, steps: int) -> None:
@@ -172,6 +187,10 @@ def itself(bench: Bench, chains: int, steps: int) -> None:
     )
     bench.ratio("AIS 20×40, 1 thread", "mAIS", [ais, single], work, ("≤", 1.3))
     bench.ratio("mAIS 20×40 double, 1 thread", "single", [double, single], work)
+    metropolis, gibbs = bench.best(
+        Ours(SMALL, chains // 4, steps, transition="metropolis"), Ours(SMALL, chains // 4, steps)
+    )
+    bench.ratio("mAIS 20×40 metropolis, 1 thread", "gibbs", [metropolis, gibbs], work // 4, ("≤", 3))
 
     steps = steps // 2  # these are slow
     plain, reference = (Worker(task, *SMALL, 1000, steps, threads=1) for task in ("script", "reference"))
@@ -280,6 +299,8 @@ def main() -> None:
     bench.table.add_section()
     with status.status("marginalis against itself"):
         itself(bench, *((8192, 200) if quick else (8192, 1000)))
+    with status.status("lattice"):
+        lattice(bench, 20 if quick else 100)
     with status.status("exact sums"):
         exact(bench, 30 if options.full else 24 if quick else 28)
     bench.table.add_section()

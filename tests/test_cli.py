@@ -104,6 +104,15 @@ def test_make_is_seeded(tmp_path):
         (["estimate", "{model}", "--plot", "no/where.png"], "cannot write no/where.png"),
         (["estimate", "{model}", "--plot", "where.docx"], ".docx"),
         (["estimate", "{model}", "--wings"], "--wings"),
+        (["estimate", "{model}", "--out", "{model}"], "named twice"),
+        (["estimate", "{model}", "--out", "same.png", "--plot", "same.png"], "named twice"),
+        (["exact", "{model}", "--method", "magic"], "method is 'magic'"),
+        (["make", "ising-grid", "--shape", "3x3", "--periodic", "-o", "m.npz"], "odd"),
+        (["make", "ising-grid", "--shape", "axb", "-o", "m.npz"], "shape is 'axb'"),
+        (["make", "ising-grid", "--coupling", "levy:1", "-o", "m.npz"], "coupling is 'levy:1'"),
+        (["make", "potts-grid", "--states", "1", "-o", "m.npz"], "q is 1"),
+        (["make", "dbm", "--layers", "3", "-o", "m.npz"], "one more bias"),
+        (["reproduce", "table2"], "experiment is 'table2'"),
         (["make", "rbm-gaussian"], "output"),
         (["make", "rbm-gaussian", "--temperature", "-1", "-o", "m.npz"], "temperature is -1.0"),
         (["make", "rbm-gaussian", "--visible", "0", "-o", "m.npz"], "visible is 0"),
@@ -117,6 +126,26 @@ def test_bad_input_exits_2_with_one_line(model, tmp_path, arguments, message):
     assert len(done.stderr.strip().splitlines()) == 1
     assert message in done.stderr
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "method"),
+    [
+        (["ising-grid", "--shape", "6x6", "--coupling", "0.4407", "--periodic"], "kaufman"),
+        (["ising-grid", "--shape", "5x5", "--coupling", "gaussian:0.8", "--field", "0.1"], None),
+        (["dbm", "--layers", "6,5,4"], None),
+        (["chimera", "--size", "1x2", "--field", "uniform:0.3"], None),
+        (["potts-grid", "--shape", "3x3", "--states", "3"], None),
+    ],
+)
+def test_every_family_from_file_to_answer(tmp_path, arguments, method):
+    path = tmp_path / "m.npz"
+    assert run("make", *arguments, "-o", path).returncode == 0
+    exact = json.loads(run("exact", path, "--json").stdout)
+    assert method in (None, exact["method"])
+    found = json.loads(run("estimate", path, "--json", "--steps", 200, "--chains", 500).stdout)
+    assert abs(found["log_z"] - exact["log_z"]) < 4.5 * found["stderr"]
+    assert json.loads(run("info", path, "--json").stdout)["variables"] > 0
 
 
 def test_too_large_is_a_clear_error(tmp_path):

@@ -167,7 +167,8 @@ def test_huge_fields_stay_finite(method, engine):
     exact = mg.exact_log_z(model)
     assert math.isfinite(exact)
     assert result.log_z < exact + 10  # has a chance of at most e^-10, by Markov's inequality
-    assert result.log_z == pytest.approx(exact, rel=0.2)
+    if method != "ais":  # summing a side out leaves few enough valleys for 50 chains to find the deepest
+        assert result.log_z > exact - 5
 
 
 def test_huge_fields_do_not_lose_digits():
@@ -175,6 +176,26 @@ def test_huge_fields_do_not_lose_digits():
     model = random_rbm(np.random.default_rng(4), 6, 5, temperature=1e-4)
     slow, fast = both(model, method="mais-v", steps=30, chains=50)
     np.testing.assert_allclose(fast, slow, rtol=1e-12)
+
+
+def test_weak_couplings_do_not_drown_in_rounding():
+    """At T = 100 the log-weights hardly spread: float32 would be off by many standard errors."""
+    model = mg.rbm(
+        np.random.default_rng(0).normal(size=(20, 40)) / 60**0.5, np.zeros(20), np.zeros(40), temperature=100
+    )
+    r = mg.estimate(model, steps=1000, chains=1000)
+    assert r.stderr < 1e-5
+    assert abs(r.log_z - mg.exact_log_z(model)) < 4.5 * r.stderr
+
+
+def test_overflow_is_an_error_not_a_number():
+    with pytest.raises(ValueError, match="sums overflow"):
+        mg.rbm(np.full((3, 2), 1e308), np.zeros(3), np.zeros(2))
+    with pytest.raises(ValueError, match="precisions divided by it"):
+        mg.rbm([[0.0]], [0], [0], units="gaussian", temperature=1e-320)
+    model = mg.rbm([[1e200]], [0], [0], units=("gaussian", "spin"))
+    with pytest.raises(ValueError, match="too large for floating point"), np.errstate(over="ignore"):
+        mg.exact_log_z(model, method="enumeration")
 
 
 def test_parameters_of_any_finite_size():

@@ -92,7 +92,7 @@ def test_command_line(tmp_path):
     out = tmp_path / "out"
     done = cli("size-ratio", "--experiments", 1, "--chains", 32, "--out", out, "--json", "--csv")
     assert done.returncode == 0
-    rows = json.loads(done.stdout)["rows"]
+    rows = json.loads(done.stdout, parse_constant=pytest.fail)["rows"]
     assert {"alpha", "inv_t", "steps", "method", "mean", "stderr"} <= set(rows[0])
     with open(out / "size-ratio-runs.csv", newline="") as file:
         assert len(list(csv.DictReader(file))) == 5 * 3 * (1 + 3 * 2)
@@ -157,7 +157,7 @@ def test_two_runs_on_one_file(tmp_path):
 
 def test_a_full_disk_leaves_what_was_written(tmp_path):
     store = Store(tmp_path / STORE)
-    store.begin("x", {}, resume=False)
+    store.begin({"x": {}}, resume=False)
     row = Row(0, "gaussian", 40, 1.0, 10, "ais", 0, -1.0, None)
     store.write("x", "first", [row])
     size = store._db.execute("PRAGMA page_count").fetchone()[0]
@@ -169,6 +169,30 @@ def test_a_full_disk_leaves_what_was_written(tmp_path):
     assert len(rows_of(tmp_path / STORE)) == 1
     store.write("x", "third", [row._replace(instance=1)])
     assert store.done("x") == {"first", "third"}
+
+
+def test_a_refused_claim_leaves_no_trace(tmp_path):
+    """`all` on a store that holds one experiment is refused whole: the others are not claimed by it."""
+    reproduce("ape-temperature", experiments=1, chains=16, out=tmp_path)
+    with pytest.raises(ValueError, match="holds results of ape-temperature already"):
+        reproduce("all", experiments=1, chains=16, out=tmp_path)
+    reproduce("size-ratio", experiments=1, chains=8, seed=5, out=tmp_path)
+
+
+def test_two_claims_at_once_cannot_both_win(tmp_path):
+    stores = [Store(tmp_path / STORE) for _ in range(2)]
+    stores[0].begin({"x": {"seed": 1}}, resume=True)
+    with pytest.raises(ValueError, match="seed was 1, is 2"):
+        stores[1].begin({"x": {"seed": 2}}, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [(dict(experiments=0), "experiments is 0"), (dict(chains=0), "chains is 0")]
+)
+def test_bad_numbers_leave_no_store(tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        reproduce("table1", out=tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
 
 
 def test_names_and_defaults_are_the_papers():

@@ -142,6 +142,88 @@ def test_a_zip_bomb_is_refused(tmp_path, monkeypatch):
         mg.load(path)
 
 
+def test_damaged_archives_and_headers(tmp_path):
+    path = tmp_path / "m.npz"
+    np.savez_compressed(path, **(PARTS | dict(weights=np.random.default_rng(0).normal(size=(2, 3)))))
+    whole = bytearray(path.read_bytes())
+    whole[60:90] = bytes(30)
+    path.write_bytes(whole)
+    with pytest.raises(ValueError, match=r"m\.npz"):
+        mg.load(path)
+    for header in (b"{'descr': '<f8', 'shape': (2", b"{'descr':'<f8','fortran_order':False,'shape':(True,2)}"):
+        text = header.ljust(118) + b"\n"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("weights.npy", b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(16))
+        with pytest.raises(ValueError, match="'weights' is not a valid array"):
+            mg.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(grid_shape=np.array([np.inf, 2])), "'grid_shape' must hold whole numbers"),
+        (dict(split_visible=np.arange(2)), "without its counterpart"),
+        (
+            dict(split_visible=np.array([0, 0]), split_hidden=np.array([2, 3, 4])),
+            "split must number every variable once",
+        ),
+        (dict(split_visible=np.array([0, -1]), split_hidden=np.array([2, 3, 4])), "split must number"),
+        (dict(visible_units="gaussian", visible_precision=np.ones(7)), "7 precisions for 2 variables"),
+    ],
+)
+def test_bad_extras(tmp_path, change, message):
+    np.savez(tmp_path / "m.npz", **(PARTS | change))
+    with pytest.raises(ValueError, match=message):
+        mg.load(tmp_path / "m.npz")
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        dict(grid_shape=np.array([-2, -2]), grid_periodic=np.array([False, False])),
+        dict(grid_shape=np.array([5, 1]), grid_periodic=np.array([True, True])),
+        dict(layer_sizes=np.array([3, 0, 2])),
+        dict(layer_sizes=np.array([1, 1, 1, 2])),
+        dict(visible_precision=np.ones(2)),
+    ],
+)
+def test_a_layout_that_does_not_hold_changes_nothing(tmp_path, layout):
+    np.savez(tmp_path / "m.npz", **(PARTS | layout))
+    assert mg.exact_log_z(mg.load(tmp_path / "m.npz")) == pytest.approx(mg.exact_log_z(mg.rbm(*PARTS.values())))
+
+
+def test_explicit_zeros_are_no_weights():
+    """Zeros stored in a sparse matrix must not be taken for couplings of the layout."""
+    rng = np.random.default_rng(0)
+    model = mg.dbm(
+        [rng.normal(size=(2, 2)), rng.normal(size=(2, 1)), rng.normal(size=(1, 2))], [np.zeros(n) for n in (2, 2, 1, 2)]
+    )
+    full = sp.coo_array((np.ones(12), np.indices((3, 4)).reshape(2, -1)), shape=(3, 4)).tocsr()
+    full.data[:] = model.weights.toarray().ravel()
+    copy = mg.BipartiteMRF(
+        full,
+        model.visible_bias,
+        model.hidden_bias,
+        model.visible_units,
+        model.hidden_units,
+        1.0,
+        0.0,
+        model.split,
+        model.layout,
+    )
+    assert mg.exact_log_z(copy, method="layers") == pytest.approx(mg.exact_log_z(model, method="enumeration"))
+
+
+def test_links_are_followed_and_pipes_are_kept(tmp_path):
+    target, link = tmp_path / "target.npz", tmp_path / "link.npz"
+    link.symlink_to(target)
+    mg.save(mg.rbm([[1.0]], [0], [0]), link)
+    assert link.is_symlink()
+    assert mg.load(target).n_visible == 1
+    mg.save(mg.rbm([[1.0]], [0], [0]), os.devnull)
+    assert not os.path.isfile(os.devnull)
+
+
 def test_saving_is_all_or_nothing(tmp_path, monkeypatch):
     path = tmp_path / "m.npz"
     mg.save(mg.rbm([[1.0]], [0], [0]), path)

@@ -166,6 +166,18 @@ def test_estimates_of_large_lattices(reference, name):
         assert abs(r.log_z - reference[name]["logZ"]) < 4.5 * r.stderr
 
 
+def test_a_method_that_gives_up_is_followed_by_the_next():
+    """A cold ±J glass is beyond the planar determinant; the transfer answers instead."""
+    rng = np.random.default_rng(1)
+    coupling = rng.choice([-1.0, 1.0], (10, 10)), rng.choice([-1.0, 1.0], (10, 10))
+    model = mg.ising_grid((10, 10), coupling=coupling, temperature=1e-4)
+    log_z = mg.exact_log_z(model)
+    assert log_z.method != "kac-ward"
+    assert log_z == pytest.approx(mg.exact_log_z(model, method="transfer"), rel=1e-12)
+    with pytest.raises(ValueError, match="too strong"):
+        mg.exact_log_z(model, method="kac-ward")
+
+
 def test_the_odd_ring_is_refused():
     with pytest.raises(ValueError, match="odd cycle of 15"):
         CASES["potts_ring_q4_15"]()

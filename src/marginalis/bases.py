@@ -51,7 +51,7 @@ def make_base(base: str | Base | Sequence[ArrayLike], model: BipartiteMRF) -> Ba
         if base == "biases":
             return Base(model.natural.visible_bias, model.natural.hidden_bias)
         raise ValueError(f"base is {base!r}; it must be 'uniform', 'biases' or a pair of field arrays")
-    pair = (base.visible, base.hidden) if isinstance(base, Base) else tuple(base)
+    pair = (base.visible, base.hidden) if isinstance(base, Base) else tuple(base) if np.iterable(base) else ()
     if len(pair) != 2:
         raise ValueError("base must be 'uniform', 'biases' or a pair (visible fields, hidden fields)")
     fields = [real_array(x, f"base {side} fields", 1) for side, x in zip(("visible", "hidden"), pair, strict=True)]

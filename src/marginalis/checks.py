@@ -15,10 +15,12 @@ def whole(value: object, argument: str, low: int, high: int) -> int:
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        if not (isinstance(value, float) and value.is_integer()):
+        if not (isinstance(value, float | np.floating) and float(value).is_integer()):
             raise ValueError(f"{argument} is {value!r}; it must be a whole number") from None
         number = int(value)
-    if isinstance(value, bool) or not low <= number <= high:
+    if isinstance(value, bool | np.bool_):
+        raise ValueError(f"{argument} is {value!r}; it must be a whole number")
+    if not low <= number <= high:
         bound = f"at least {low}" if number < low else f"at most {high}"
         raise ValueError(f"{argument} is {value!r}; it must be {bound}")
     return number
@@ -27,8 +29,12 @@ def whole(value: object, argument: str, low: int, high: int) -> int:
 def real_array(value: object, argument: str, ndim: Literal[1, 2] | None) -> Array:
     """Return a read-only float64 copy of `value`, or raise a ValueError that names the argument."""
     try:
+        if np.ma.is_masked(value):
+            raise ValueError(f"{argument} has masked entries")
         array = np.asarray(value)
-    except ValueError:
+    except ValueError as error:
+        if "masked" in str(error):
+            raise
         raise ValueError(f"{argument} is not a rectangular array of numbers") from None
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{argument} has dtype {array.dtype}; it must hold real numbers")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sqlite3
 import sys
 from pathlib import Path
@@ -70,9 +71,11 @@ def estimate(
         from . import plots
 
         plots.check_format(plot)
-    for path in (out, plot):
-        if path is not None:
-            io.check_writable(path)
+    outputs = [path for path in (out, plot) if path is not None]
+    for path in outputs:
+        io.check_writable(path)
+        if path.resolve() in [other.resolve() for other in (Path(model), *outputs) if other is not path]:
+            raise ValueError(f"{path} is named twice: model and outputs must be different files")
     result = run_estimate(
         io.load(model),
         method=method,
@@ -89,6 +92,12 @@ def estimate(
         threads=threads,
         progress=True,
     )
+    if as_json:
+        typer.echo(result.to_json())
+        for warning in result.warnings:
+            typer.echo(f"warning: {warning}", err=True)
+    else:
+        typer.echo(str(result))
     if out is not None:
         arrays: dict[str, Any] = {
             "log_weights": result.log_weights,
@@ -98,12 +107,6 @@ def estimate(
         io.write_whole(out, lambda file: np.savez(file, allow_pickle=False, **arrays))
     if plot is not None:
         plots.save(plots.weights(result), plot)
-    if as_json:
-        typer.echo(result.to_json())
-        for warning in result.warnings:
-            typer.echo(f"warning: {warning}", err=True)
-    else:
-        typer.echo(str(result))
 
 
 @app.command()
@@ -119,7 +122,7 @@ def exact(
     log_z = exact_log_z(loaded, method=method, threads=threads, progress=True, max_seconds=max_seconds)
     if as_json:
         answer = {"log_z": log_z, "free_energy": -log_z, "method": log_z.method, "seconds": log_z.seconds}
-        typer.echo(json.dumps(answer))
+        typer.echo(json.dumps(answer, allow_nan=False))
     else:
         typer.echo(f"F = {-log_z:.12g}\nln Z = {log_z:.12g}   F/n = {-log_z / loaded.n_variables:.12g}")
         typer.echo(f"exact, by {log_z.method}, {log_z.seconds:.2f} s")
@@ -154,7 +157,7 @@ def _facts(model: BipartiteMRF) -> dict[str, Any]:
         "coupling": "sparse" if model.is_sparse else "dense",
         "couplings": int(np.count_nonzero(stored)),
         "largest_coupling": float(np.abs(stored).max(initial=0.0)),
-        "largest_field": float(max(np.abs(model.visible_bias).max(), np.abs(model.hidden_bias).max())),
+        "largest_field": float(max(np.abs(b).max(initial=0.0) for b in (model.visible_bias, model.hidden_bias))),
         "mais_is": make_plan(model).method,
         "exact": exact,
     }
@@ -292,7 +295,10 @@ def reproduce(
     )
     if as_json:
         rows = [{"experiment": r.experiment.name, **row} for r in results for row in r.rows]
-        typer.echo(json.dumps({"rows": rows}))
+        plain = [
+            {k: None if isinstance(x, float) and not math.isfinite(x) else x for k, x in row.items()} for row in rows
+        ]
+        typer.echo(json.dumps({"rows": plain}, allow_nan=False))
         return
     from rich.console import Console
     from rich.table import Table
@@ -303,7 +309,7 @@ def reproduce(
         for row in r.rows:
             cells = (row.get(key) for key in keys)
             table.add_row(*("" if x is None else f"{x:.5g}" if isinstance(x, float) else str(x) for x in cells))
-        Console().print(table)
+        Console(width=None if sys.stdout.isatty() else 160).print(table)
     typer.echo(f"report: {out / 'report.html'}", err=True)
 
 
@@ -323,8 +329,10 @@ def main() -> None:
         # Usage errors know how to word themselves; their class has moved between versions of typer.
         if hasattr(error, "format_message"):
             _leave(error.format_message() or "give a command; see marginalis --help", 2)
-        if isinstance(error, sqlite3.OperationalError | OSError):
-            _leave(f"{error}; what was finished is on disk", 1)
+        if isinstance(error, sqlite3.OperationalError):
+            _leave(f"the store cannot be written: {error}; what was finished is in it", 1)
+        if isinstance(error, OSError):
+            _leave(str(error), 1)
         if not isinstance(error, ValueError):
             raise
         _leave(str(error), 2)

@@ -12,7 +12,7 @@ from .models import BipartiteMRF, Indices
 from .units import Categorical, Gaussian, Units
 
 _SMALL_STATES = 12.0  # a part is small if one of its sides has at most 2^12 states,
-_FEW_CYCLES = 8  # or if it is nearly a tree
+_SMALL_TABLES = 14.0  # or if it is nearly a tree: elimination needs tables of at most 2^14 entries
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,23 @@ def cut(model: BipartiteMRF, base: Base) -> Parts:
 def _small_parts(model: BipartiteMRF) -> Any:
     """Return for each connected part whether its exact sum takes next to no time."""
     visible, hidden, count = model.connected_parts
+    per_variable = (
+        _log2_states(model.visible_units, len(model.visible_bias), len(visible)),
+        _log2_states(model.hidden_units, len(model.hidden_bias), len(hidden)),
+    )
     sides = [
-        np.bincount(side, weights=_log2_states(units, len(bias), len(side)), minlength=count)
-        for units, bias, side in (
-            (model.visible_units, model.visible_bias, visible),
-            (model.hidden_units, model.hidden_bias, hidden),
-        )
+        np.bincount(side, weights=states, minlength=count)
+        for side, states in zip((visible, hidden), per_variable, strict=True)
     ]
     edges = np.bincount(visible[model.edges[:, 0]], minlength=count)
     variables = np.bincount(visible, minlength=count) + np.bincount(hidden, minlength=count)
-    discrete = np.isfinite(sides[0]) & np.isfinite(sides[1])
-    return (np.minimum(*sides) <= _SMALL_STATES) | (discrete & (edges - variables < _FEW_CYCLES))
+    gaussian = isinstance(model.visible_units, Gaussian) and isinstance(model.hidden_units, Gaussian)
+    if gaussian:  # in closed form
+        return np.ones(count, dtype=bool)
+    largest = max(np.max(states, initial=0.0) for states in per_variable)  # of one variable
+    # eliminating a part costs tables of at most its number of independent cycles and two variables more
+    width = (edges - variables + 3) * largest
+    return (np.minimum(*sides) <= _SMALL_STATES) | (width <= _SMALL_TABLES)
 
 
 def _log2_states(units: Units, features: int, variables: int) -> Any:

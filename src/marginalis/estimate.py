@@ -225,9 +225,10 @@ def estimate(
         Uniforms are addressed by (seed, chain, step, side, unit): chains 0–499 and 500–999 run apart and
         joined are chains 0–999, to the last bit.
     precision
-        ``"single"``: float32 states and fields, float64 weights; the Numba engine takes double by itself
-        when float32 fields would cost the weights more than about 0.001. ``"double"``: all float64. The NumPy
-        reference always computes in float64.
+        ``"single"``: float32 states and fields, float64 weights; the Numba engine takes double by itself when
+        float32 fields would cost the weights more than about 0.001, or when the couplings are so weak that
+        rounding would show beside the spread of the weights. ``"double"``: all float64. The NumPy reference
+        always computes in float64.
     engine
         ``"auto"``, ``"numba"`` or ``"numpy"`` (the readable reference).
     threads
@@ -253,6 +254,8 @@ def estimate(
     start = time.perf_counter()
     with ticker(progress, plan.method) as tick:
         log_weights = engines.run(plan, engine, threads, tick)
+    if not np.isfinite(log_weights).all():
+        raise ValueError("the log-weights are not finite: the parameters are too large for floating point")
     log_weights.flags.writeable = False
     return Estimate(
         log_weights=log_weights,

@@ -43,6 +43,8 @@ def from_graph(graph: Any, *, temperature: float = 1.0) -> BipartiteMRF:
 
     They default to 0 and 1. Variables are numbered in the order of ``graph.nodes``.
     """
+    if not hasattr(graph, "nodes"):
+        raise ValueError(f"graph is a {type(graph).__name__}; it must be a networkx graph")
     nodes = list(graph.nodes)
     number = {node: i for i, node in enumerate(nodes)}
     field = [graph.nodes[node].get("field", 0.0) for node in nodes]
@@ -61,6 +63,8 @@ def from_bqm(bqm: Any, *, temperature: float = 1.0) -> BipartiteMRF:
     Its energy Σ h_i x_i + Σ J_ij x_i x_j + offset is a cost, so fields and couplings change sign and the
     offset enters ln Z. Variables are numbered in the order of ``bqm.variables``.
     """
+    if not hasattr(bqm, "variables"):
+        raise ValueError(f"bqm is a {type(bqm).__name__}; it must be a dimod BinaryQuadraticModel")
     labels = list(bqm.variables)
     if not labels:
         raise ValueError("bqm has no variables")
@@ -102,7 +106,7 @@ def potts_model(
     """Potts model on edges whose variables have been coloured already."""
     q = whole(q, "q", 2, 10**6)
     j = spread(coupling, (len(pairs),), "coupling")
-    b = spread(field, (len(colour), q), "field")
+    b = spread(field, (len(colour), q), "field", (q,))
     split, rows, columns = _place(pairs, colour)
     states = np.arange(q)
     entries = ((rows[:, None] * q + states).ravel(), (columns[:, None] * q + states).ravel())
@@ -127,12 +131,14 @@ def from_tables(
     sizes = np.array([len(x) for x in phi])
     if sizes.min() < 2:
         raise ValueError(f"unary[{int(sizes.argmin())}] has one state; a variable needs at least 2")
-    pairs, n = _edges([tuple(key) for key in pair], len(phi))
+    if not isinstance(pair, Mapping) or not all(isinstance(key, tuple) and len(key) == 2 for key in pair):
+        raise ValueError("pair must map pairs (i, j) of variables to tables")
+    pairs, n = _edges(list(pair), len(phi))
     tables = []
     for (a, b), table in zip(pairs, pair.values(), strict=True):
         psi = real_array(table, f"pair[{a}, {b}]", 2)
         if psi.shape != (sizes[a], sizes[b]):
-            raise ValueError(f"pair[{a}, {b}] has shape {psi.shape}; the states want {(sizes[a], sizes[b])}")
+            raise ValueError(f"pair[{a}, {b}] has shape {psi.shape}; the states want {(int(sizes[a]), int(sizes[b]))}")
         tables.append(psi)
     colour = two_colour(pairs, n)
     if len({frozenset(edge) for edge in pairs.tolist()}) < len(pairs):
@@ -204,15 +210,14 @@ def _odd_cycle(cover: Any, start: int, n: int) -> list[int]:
     raise AssertionError("an odd closed walk contains an odd cycle")
 
 
-def spread(value: ArrayLike, shape: tuple[int, ...], argument: str) -> Array:
-    """Return `value` as an array of this shape: given whole, or in fewer dimensions to be repeated."""
+def spread(value: ArrayLike, shape: tuple[int, ...], argument: str, *also: tuple[int, ...]) -> Array:
+    """Return `value` as an array of this shape: given whole, as one number, or in one of the shapes `also`."""
     if 0 in shape:
         return np.zeros(shape)
     array = real_array(value, argument, None)
-    try:
-        return np.broadcast_to(array, shape)
-    except ValueError:
-        raise ValueError(f"{argument} has shape {array.shape}; it must be one number or {shape}") from None
+    if array.shape not in ((), (1,), shape, *also):
+        raise ValueError(f"{argument} has shape {array.shape}; it must be one number or {shape}")
+    return np.broadcast_to(array, shape)
 
 
 def _edges(edges: ArrayLike, n: int | None) -> tuple[Indices, int]:
@@ -228,7 +233,8 @@ def _edges(edges: ArrayLike, n: int | None) -> tuple[Indices, int]:
     if pairs.size and pairs.min() < 0:
         raise ValueError(f"edges name variable {int(pairs.min())}; numbers start at 0")
     needed = int(pairs.max()) + 1 if pairs.size else 1
-    count = needed if n is None else whole(n, "n", 1, 2**40)
+    whole(needed, "number of variables", 1, 2**31)
+    count = needed if n is None else whole(n, "n", 1, 2**31)
     if needed > count:
         raise ValueError(f"edges name variable {needed - 1}, but there are only {count} variables")
     return pairs, count
@@ -267,6 +273,7 @@ def _two_state(
     offset: float = 0.0,
 ) -> BipartiteMRF:
     pairs, coupling = _merge(pairs, coupling, labels)
+    pairs, coupling = pairs[coupling != 0], coupling[coupling != 0]
     split, rows, columns = _place(pairs, two_colour(pairs, len(field), labels))
     weights = sp.csr_array((coupling, (rows, columns)), shape=(len(split.visible), len(split.hidden)))
     biases = field[split.visible], field[split.hidden]

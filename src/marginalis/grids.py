@@ -75,7 +75,10 @@ def _grid(shape: Sequence[int], periodic: bool | Sequence[bool]) -> Grid:
         raise ValueError(f"shape is {shape!r}; it must list the sides, as in (8, 8)") from None
     if not sides:
         raise ValueError("shape is empty; it must list the sides, as in (8, 8)")
-    wraps = (bool(periodic),) * len(sides) if np.ndim(periodic) == 0 else tuple(bool(p) for p in periodic)  # type: ignore[union-attr]
+    flags = [periodic] * len(sides) if np.ndim(periodic) == 0 else list(periodic)  # type: ignore[arg-type]
+    if not all(isinstance(p, bool | np.bool_) for p in flags):
+        raise ValueError(f"periodic is {periodic!r}; it must be True, False, or one of them per axis")
+    wraps = tuple(bool(p) for p in flags)
     if len(wraps) != len(sides):
         raise ValueError(f"periodic has {len(wraps)} flags for {len(sides)} axes")
     for axis, (n, wrap) in enumerate(zip(sides, wraps, strict=True)):
@@ -123,10 +126,19 @@ def _bonds(grid: Grid) -> tuple[list[Indices], list[Indices]]:
 def _couplings(grid: Grid, coupling: ArrayLike | Sequence[ArrayLike]) -> list[Array]:
     """One array of the grid's shape per axis, last axis first."""
     dimensions = len(grid.shape)
-    one = not isinstance(coupling, list | tuple) and np.ndim(coupling) == 0  # type: ignore[arg-type]
-    given: list[Any] = [coupling] * dimensions if one else list(coupling)  # type: ignore[arg-type]
+    whole_array = np.asarray(coupling) if not isinstance(coupling, list | tuple) else None
+    if whole_array is not None and whole_array.ndim == 0:
+        given: list[Any] = [coupling] * dimensions
+    elif dimensions == 1 and np.ndim(coupling) == 1 and len(coupling) != 1:  # type: ignore[arg-type]
+        given = [coupling]
+    elif whole_array is not None and whole_array.shape != (dimensions, *grid.shape):
+        raise ValueError(f"coupling has shape {whole_array.shape}; it must be one number or one array per axis")
+    else:
+        given = list(coupling)  # type: ignore[arg-type]
     if len(given) != dimensions:
-        raise ValueError(f"coupling has {len(given)} parts; it must be one number or {dimensions} arrays, one per axis")
+        raise ValueError(
+            f"coupling has {len(given)} parts; it must be one number or one array for each of {dimensions} axes"
+        )
     arrays = []
     for axis, x in zip(reversed(range(dimensions)), given, strict=True):
         array = real_array(x, f"coupling along axis {axis}", None)

@@ -38,6 +38,8 @@ _NUMBERS = (
 
 def save(model: BipartiteMRF, path: str | Path) -> None:
     """Write a model file; the path holds either the whole file or what it held before."""
+    if not isinstance(model, BipartiteMRF):
+        raise ValueError(f"model is a {type(model).__name__}; it must be a BipartiteMRF")
     arrays: dict[str, Any] = {
         "version": VERSION,
         "visible_bias": model.visible_bias,
@@ -66,6 +68,8 @@ def save(model: BipartiteMRF, path: str | Path) -> None:
 
 def load(path: str | Path) -> BipartiteMRF:
     """Read a model file. Raises a ValueError that says what is wrong with it."""
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"path is {path!r}; it must name a model file")
     try:
         arrays = _read_arrays(path)
         version = _scalar(arrays, "version", VERSION)
@@ -76,14 +80,12 @@ def load(path: str | Path) -> BipartiteMRF:
             if key not in arrays:
                 raise ValueError(f"lacks the key {key!r}")
         biases = arrays["visible_bias"], arrays["hidden_bias"]
+        words = [str(arrays.get(f"{side}_units", "spin")) for side in ("visible", "hidden")]
         visible, hidden = (
             parse_units(
-                str(arrays.get(f"{side}_units", "spin")),
-                np.size(b),
-                arrays.get(f"{side}_precision"),
-                f"{side}_units",
+                word, np.size(b), arrays.get(f"{side}_precision") if word == "gaussian" else None, f"{side}_units"
             )
-            for side, b in zip(("visible", "hidden"), biases, strict=True)
+            for word, side, b in zip(words, ("visible", "hidden"), biases, strict=True)
         )
         return BipartiteMRF(
             weights,
@@ -114,7 +116,9 @@ def _read_arrays(path: str | Path) -> dict[str, Any]:
             for key in known:
                 with archive.open(members[key]) as file:
                     arrays[key] = _read_array(file, key, archive.getinfo(members[key]).file_size)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+    except (ValueError, OSError, MemoryError):
+        raise
+    except Exception as error:  # zip, deflate and header parsers each fail in their own ways
         raise ValueError(f"is not a readable npz archive ({error})") from None
     return arrays
 
@@ -126,7 +130,9 @@ def _read_array(file: IO[bytes], key: str, size: int) -> Any:
             raise ValueError("unknown version")
         read_header = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
         shape, fortran, dtype = read_header(file)
-    except ValueError:
+        if not all(type(n) is int and n >= 0 for n in shape):
+            raise ValueError("bad shape")
+    except Exception:  # the header is Python source from a stranger, and its parser raises all sorts of errors
         raise ValueError(f"key {key!r} is not a valid array") from None
     if dtype.hasobject:
         raise ValueError(f"key {key!r} holds pickled objects, which are refused")
@@ -169,7 +175,10 @@ def _read_weights(arrays: dict[str, Any]) -> Any:
 
 
 def _read_split(arrays: dict[str, Any]) -> Split | None:
-    if not {"split_visible", "split_hidden"} <= set(arrays):
+    given = {"split_visible", "split_hidden"} & set(arrays)
+    if len(given) == 1:
+        raise ValueError(f"holds the key {given.pop()!r} without its counterpart")
+    if not given:
         return None
     sides = arrays["split_visible"], arrays["split_hidden"]
     if any(side.dtype.kind not in "iu" or side.ndim != 1 for side in sides):
@@ -178,6 +187,9 @@ def _read_split(arrays: dict[str, Any]) -> Split | None:
 
 
 def _read_layout(arrays: dict[str, Any]) -> Grid | Layers | None:
+    for key in _CALLERS[2:]:
+        if key in arrays and arrays[key].dtype.kind not in "iub":
+            raise ValueError(f"key {key!r} must hold whole numbers")
     numbers = {key: tuple(int(x) for x in np.ravel(arrays[key])) for key in _CALLERS[2:] if key in arrays}
     if "grid_shape" in numbers and "grid_periodic" in numbers:
         return Grid(numbers["grid_shape"], tuple(bool(x) for x in numbers["grid_periodic"]))
@@ -199,6 +211,8 @@ def check_writable(path: str | Path) -> None:
     try:
         if path.exists() and not os.access(path, os.W_OK):
             raise PermissionError(13, "no permission")
+        if path.exists() and not path.is_file():
+            return
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
@@ -206,10 +220,14 @@ def check_writable(path: str | Path) -> None:
 
 
 def write_whole(path: str | Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write beside `path`, then rename: nothing half-written is ever seen there."""
-    path = Path(path)
+    """Write beside `path`, then rename: nothing half-written is ever seen there. Links are followed."""
+    path = Path(path).resolve()
     check_writable(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    if path.exists() and not path.is_file():  # a pipe or a device: there is nothing to keep whole
+        with open(path, "wb") as file:
+            write(file)
+        return
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".marginalis-")
     try:
         with os.fdopen(handle, "wb") as file:
             write(file)

@@ -124,12 +124,21 @@ class BipartiteMRF:
                 raise ValueError(f"temperature is {t!r}: the parameters divided by it overflow")
             return scaled
 
+        with np.errstate(over="ignore"):
+            units = self.visible_units.at_temperature(t), self.hidden_units.at_temperature(t)
+        for side in units:
+            if isinstance(side, Gaussian) and not (np.isfinite(side.gamma).all() and (side.gamma > 0).all()):
+                raise ValueError(f"temperature is {t!r}: the precisions divided by it overflow or vanish")
+        w = over(self.weights)
+        with np.errstate(over="ignore"):
+            reach = [np.asarray(abs(w).sum(axis=axis)).ravel() for axis in (1, 0)]
+        if not all(np.isfinite(x).all() for x in reach):
+            raise ValueError("weights are so large that their sums overflow")
         return Natural(
-            over(self.weights),
+            w,
             over(self.visible_bias),
             over(self.hidden_bias),
-            self.visible_units.at_temperature(t),
-            self.hidden_units.at_temperature(t),
+            *units,
             over(self.offset),
         )
 
@@ -260,7 +269,7 @@ def rbm(
     ``"categorical:q"`` (one-hot: q rows or columns of the weights, and q biases, per variable) or
     ``"gaussian"`` with precision γ (1 by default).
     """
-    pair = (units, units) if isinstance(units, str) else tuple(units)
+    pair = (units, units) if isinstance(units, str) else tuple(units) if isinstance(units, list | tuple) else ()
     if len(pair) != 2:
         raise ValueError(f"units is {units!r}; it must be one word or a pair (visible, hidden)")
     b, c = real_array(visible_bias, "visible_bias", 1), real_array(hidden_bias, "hidden_bias", 1)
@@ -286,10 +295,12 @@ def dbm(
     E = −(Σ_l b_l·x_l + Σ_l x_lᵀ W_l x_{l+1})/T. Its even layers are one side of a bipartite graph, its odd
     layers the other.
     """
+    if not all(isinstance(x, list | tuple) for x in (weights, biases)):
+        raise ValueError("weights and biases must be lists: one matrix between layers, one vector per layer")
     if len(weights) < 1 or len(biases) != len(weights) + 1:
         raise ValueError(f"weights has {len(weights)} layers of weights and biases {len(biases)}: need one more bias")
     b = [real_array(x, f"biases[{i}]", 1) for i, x in enumerate(biases)]
-    w = [real_array(x, f"weights[{i}]", 2) for i, x in enumerate(weights)]
+    w = [real_array(x.toarray() if sp.issparse(x) else x, f"weights[{i}]", 2) for i, x in enumerate(weights)]  # type: ignore[union-attr]
     for i, x in enumerate(w):
         if x.shape != (len(b[i]), len(b[i + 1])):
             raise ValueError(f"weights[{i}] has shape {x.shape}; the biases want {(len(b[i]), len(b[i + 1]))}")
@@ -328,6 +339,7 @@ def _coupling(weights: Any) -> Coupling:
         raise ValueError(f"weights has dtype {weights.dtype}; it must hold real numbers")
     matrix = sp.csr_array(weights, copy=True, dtype=np.float64)
     matrix.sum_duplicates()
+    matrix.eliminate_zeros()
     if not np.isfinite(matrix.data).all():
         raise ValueError("weights holds NaN or infinite values")
     matrix.data.flags.writeable = False
@@ -345,6 +357,8 @@ def _bias(value: Any, length: int, argument: str, what: str) -> Array:
 
 def _largest_singular_value(weights: Coupling, gamma_v: Array, gamma_h: Array) -> float:
     """Return the norm of w_ij/√(γ_i γ_j): a Gaussian model is positive definite exactly below 1."""
+    if 0 in weights.shape:
+        return 0.0
     scaled = sp.csr_array(weights) * (gamma_v**-0.5)[:, None] * gamma_h**-0.5
     if min(scaled.shape) <= 500:
         small = scaled if scaled.shape[0] <= scaled.shape[1] else scaled.T

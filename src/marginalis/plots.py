@@ -11,6 +11,7 @@ import numpy as np
 from .estimate import Estimate
 from .io import write_whole
 
+FORMATS = ("png", "pdf", "svg", "jpg")
 COLOURS = ("#c44e52", "#4c72b0", "#55a868", "#8172b3")
 
 
@@ -21,13 +22,10 @@ def weights(estimate: Estimate) -> Any:
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.add_subplot()
     values = estimate.log_z0 + estimate.log_weights
-    axes.hist(
-        values,
-        bins=min(80, max(10, int(np.sqrt(len(values))) * 2)),
-        color=COLOURS[1],
-        alpha=0.6,
-        label="chains",
-    )
+    bins = min(80, max(10, int(np.sqrt(len(values))) * 2))
+    middle = float(np.median(values))
+    reach = max(float(np.abs(values - middle).max()), 1e-9 * max(1.0, abs(middle)))  # all weights may be equal
+    axes.hist(values, bins=bins, range=(middle - reach, middle + reach), color=COLOURS[1], alpha=0.6, label="chains")
     low, high = estimate.interval
     if np.isfinite(low):
         axes.axvspan(-high, -low, color=COLOURS[0], alpha=0.3, lw=0, label="95 % interval of ln Z")
@@ -65,9 +63,6 @@ def save(figure: Any, path: str | Path) -> None:
 
 def check_format(path: str | Path) -> None:
     """Raise a ValueError now if the suffix of `path` names no figure format."""
-    from matplotlib.backend_bases import FigureCanvasBase
-
     suffix = Path(path).suffix.lstrip(".").lower() or "png"
-    known = FigureCanvasBase.get_supported_filetypes()
-    if suffix not in known:
-        raise ValueError(f"cannot draw {path}: .{suffix} is not one of {', '.join(sorted(known))}")
+    if suffix not in FORMATS:
+        raise ValueError(f"cannot draw {path}: .{suffix} is not one of {', '.join(FORMATS)}")

@@ -225,7 +225,10 @@ def parse_units(
     if not detail and kind in ("spin", "binary"):
         return SPIN if kind == "spin" else BINARY
     if not detail and kind == "gaussian":
-        gamma = np.broadcast_to(1.0 if precision is None else np.asarray(precision, float), (features,))
+        given = np.ones(1) if precision is None else np.asarray(precision, float)
+        if given.size not in (1, features):
+            raise ValueError(f"{argument}: there are {given.size} precisions for {features} variables")
+        gamma = np.broadcast_to(given.ravel(), (features,))
         if not (np.isfinite(gamma).all() and (gamma > 0).all()):
             raise ValueError(f"{argument}: precisions must be positive and finite")
         return Gaussian(tuple(gamma.tolist()))

@@ -46,7 +46,7 @@ def _prepare(plan: Plan) -> _Prepared:
     v, h = model.visible_units, model.hidden_units
     b0, c0 = v.scale * base.visible, h.scale * base.hidden  # type: ignore[attr-defined]
     constant = form.constant - v.offset * math.fsum(base.visible) - h.offset * math.fsum(base.hidden)  # type: ignore[attr-defined]
-    dtype = np.float64 if plan.precision == "double" or _single_is_poor(form) else np.float32
+    dtype = np.float64 if plan.precision == "double" or _single_is_poor(form, b0, c0, plan.steps) else np.float32
 
     def pad(x: Array) -> np.ndarray:
         return np.pad(x, (0, -len(x) % TILE)).astype(dtype)
@@ -73,16 +73,26 @@ def _prepare(plan: Plan) -> _Prepared:
     return _Prepared(args, len(gap_v), len(gap_h), dtype, constant, operations)
 
 
-def _single_is_poor(form: Any) -> bool:
-    """Whether float32 fields would cost a log-weight more than about 0.001."""
-    reach = abs(form.weights)
+def _single_is_poor(form: Any, b0: Array, c0: Array, steps: int) -> bool:
+    """Whether float32 would spoil the weights.
+
+    Fields of size a cost a log-weight about 2^-24·a each, which is too much beyond 0.001 in all. At the other
+    end the log-weights of weakly coupled spins spread by no more than about Σw²/√K, beside which the rounding
+    of every step must not show.
+    """
+    w = form.weights
+    gaps = form.visible_bias - b0, form.hidden_bias - c0
+    reach = abs(w)
     largest = np.concatenate(
         [
             np.abs(form.visible_bias) + np.asarray(reach.sum(axis=1)).ravel(),
             np.abs(form.hidden_bias) + np.asarray(reach.sum(axis=0)).ravel(),
         ]
     )
-    return float(np.linalg.norm(np.minimum(largest, 1e9))) * 2.0**-24 > 1e-3
+    if float(np.linalg.norm(np.minimum(largest, 1e9))) * 2.0**-24 > 1e-3:
+        return True
+    squares = sum(float(np.square(x).sum()) for x in (w.data if sp.issparse(w) else w, *gaps))
+    return squares < 0.03 * math.sqrt(steps)
 
 
 _WORTH_FILLING = 0.25  # a band is faster than lists of neighbours if at least this part of it is not zero

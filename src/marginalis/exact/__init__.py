@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..checks import real_number
 from ..models import BipartiteMRF
 from ..parallel import Tick, cores
 from ..progress import ticker
-from ..units import Gaussian
+from ..units import Gaussian, TwoState
 from .structure import factors, grid_arrays, layer_arrays
 
 METHODS = ("auto", "enumeration", "layers", "transfer", "elimination", "kac-ward", "kaufman", "gaussian")
@@ -22,6 +23,7 @@ _PAIRS_PER_SECOND = 4e9  # one state of the enumerated side times one spin of th
 _FEATURES_PER_SECOND = 5e7  # the same for other kinds of unit
 _ENTRIES_PER_SECOND = 1e8  # of transfer and elimination tables
 _MOST_ENTRIES = 27.0  # binary logarithm: 1 GiB
+_LU_SITES = 1 << 14
 _SOON = 0.2  # seconds: do not look for a better way than this
 
 
@@ -73,43 +75,60 @@ def exact_log_z(
 
     Raises `ModelTooLarge` when none would finish within `max_seconds`.
     """
-    if method not in METHODS:
-        raise ValueError(f"method is {method!r}; it must be one of {', '.join(METHODS)}")
+    if not isinstance(model, BipartiteMRF):
+        raise ValueError(f"model is a {type(model).__name__}; it must be a BipartiteMRF (see rbm, load)")
     threads = cores(threads)
     start = time.perf_counter()
-    name, way = cheapest(model, method=method, threads=threads, max_seconds=max_seconds)
-    with ticker(progress, f"exact, {name}") as tick:
-        value = model.natural.offset + way.run(threads, tick)
-    return ExactLogZ.of(value, name, time.perf_counter() - start)
+    ways = _applicable(model, method, threads, max_seconds)
+    for name, way in ways:
+        with ticker(progress, f"exact, {name}") as tick:
+            try:
+                value = model.natural.offset + way.run(threads, tick)
+            except ModelTooLarge:
+                raise
+            except ValueError:  # a method may find that it cannot vouch for its accuracy: on to the next
+                if name == ways[-1][0]:
+                    raise
+                continue
+        if not math.isfinite(value):
+            raise ValueError(f"ln Z is {value}: the parameters are too large for floating point")
+        return ExactLogZ.of(value, name, time.perf_counter() - start)
+    raise AssertionError("a way returns or raises")
 
 
 def cheapest(
     model: BipartiteMRF, *, method: str = "auto", threads: int | None = None, max_seconds: float = 3600.0
 ) -> tuple[str, Way]:
-    """Return the method that `exact_log_z` would use, or raise its error."""
-    threads = cores(threads)
-    best: tuple[str, Way] | None = None
+    """Return the method that `exact_log_z` would try first, or raise its error."""
+    return _applicable(model, method, cores(threads), max_seconds)[0]
+
+
+def _applicable(model: BipartiteMRF, method: str, threads: int, max_seconds: float) -> list[tuple[str, Way]]:
+    """Return the methods that apply and fit the time, cheapest first; at least one, or raise."""
+    if method not in METHODS:
+        raise ValueError(f"method is {method!r}; it must be one of {', '.join(METHODS)}")
+    limit = real_number(max_seconds, "max_seconds")
+    found: list[tuple[str, Way]] = []
     for name in METHODS[1:] if method == "auto" else (method,):
-        if name == "elimination" and best is not None and best[1].seconds < _SOON:
+        if name == "elimination" and any(way.seconds < _SOON for _, way in found):
             continue  # finding an order is work in itself
         way = _WAYS[name](model, threads)
-        if way is not None and (best is None or way.seconds < best[1].seconds):
-            best = name, way
-    if best is None and method != "auto":
+        if way is not None:
+            found.append((name, way))
+    found.sort(key=lambda pair: pair[1].seconds)
+    fitting = [(name, way) for name, way in found if way.seconds <= limit]
+    if fitting:
+        return fitting
+    parts = _by_parts(model, threads, limit) if method == "auto" else None
+    if parts is not None:
+        return [("parts", parts)]
+    if not found:
         raise ValueError(f"method {method!r} does not apply to this model")
-    if method == "auto" and (best is None or not best[1].seconds <= max_seconds):
-        parts = _by_parts(model, threads, max_seconds)
-        if parts is not None:
-            return "parts", parts
-    if best is None:
-        raise ModelTooLarge("no exact method applies to this model")
-    name, way = best
-    if not way.seconds <= max_seconds:
-        raise ModelTooLarge(
-            f"{way.size} would take about {duration(way.seconds)} on {threads} thread{'s' * (threads > 1)} "
-            f"(limit {duration(max_seconds)})"
-        )
-    return best
+    way = found[0][1]
+    raise ModelTooLarge(
+        f"{way.size} would take about {duration(way.seconds)} on {threads} thread{'s' * (threads > 1)} "
+        f"(limit {duration(limit)})"
+    )
 
 
 def _enumeration(model: BipartiteMRF, threads: int) -> Way | None:
@@ -125,6 +144,9 @@ def _enumeration(model: BipartiteMRF, threads: int) -> Way | None:
             size,
             lambda threads, tick: turned.constant + enumerate_log_z(turned, threads, tick),
         )
+    gaussian = _gaussian_against_two_states(model)
+    if gaussian is not None:
+        return gaussian
     sizes = log2_states(model.visible_units, model.n_visible), log2_states(model.hidden_units, model.n_hidden)
     states = min(sizes)
     if states == math.inf:
@@ -135,6 +157,23 @@ def _enumeration(model: BipartiteMRF, threads: int) -> Way | None:
         _seconds(states + math.log2(other + 8), _FEATURES_PER_SECOND),
         f"the smaller side has 2^{states:.1f} states: an exact sum",
         lambda threads, tick: enumerate_states(model.transposed() if swap else model, tick),
+    )
+
+
+def _gaussian_against_two_states(model: BipartiteMRF) -> Way | None:
+    """Integrate out a Gaussian side first, so that its size does not matter to the sum over the other."""
+    from .gaussian import gaussian_discrete_log_z
+
+    turned = model if isinstance(model.visible_units, Gaussian) else model.transposed()
+    w = turned.natural
+    v, h = w.visible_units, w.hidden_units
+    if not (isinstance(v, Gaussian) and isinstance(h, TwoState)) or turned.n_hidden > 24 or 0 in w.weights.shape:
+        return None
+    values = h.offset - h.scale, h.offset + h.scale
+    return Way(
+        _seconds(turned.n_hidden, _ENTRIES_PER_SECOND / 10),
+        f"an exact sum over 2^{turned.n_hidden} states",
+        lambda threads, tick: gaussian_discrete_log_z(w.weights, w.visible_bias, v.gamma, w.hidden_bias, values),
     )
 
 
@@ -190,21 +229,23 @@ def _elimination(model: BipartiteMRF, threads: int) -> Way | None:
 def eliminate(model: BipartiteMRF) -> float | None:
     """Return ln Z by elimination, offset left out, or None if a side is not discrete."""
     way = _elimination(model, 1)
-    return None if way is None else way.run(1, lambda fraction: None)
+    return None if way is None or way.seconds > _SOON * 100 else way.run(1, lambda fraction: None)
 
 
 def _kac_ward(model: BipartiteMRF, threads: int) -> Way | None:
     grid = grid_arrays(model)
     if grid is None or any(grid.periodic) or grid.field.any():
         return None
-    from .planar import kac_ward_log_z
+    from .planar import boundary_log_z, kac_ward_log_z
 
     n = grid.field.size
+    # the same determinant, eliminated row by row: for large lattices it needs far less memory than an LU
+    planar = kac_ward_log_z if n <= _LU_SITES else boundary_log_z
     constant = model.spin_form.constant  # type: ignore[union-attr]
     return Way(
         3e-7 * n**1.5 + 1e-3,
         f"a Kac-Ward determinant of {n} sites",
-        lambda threads, tick: constant + kac_ward_log_z(grid.horizontal, grid.vertical),
+        lambda threads, tick: constant + planar(grid.horizontal, grid.vertical),
     )
 
 

@@ -32,7 +32,7 @@ def grid_arrays(model: BipartiteMRF) -> GridArrays | None:
     if form is None or not isinstance(layout, Grid) or len(layout.shape) != 2:
         return None
     rows, columns = layout.shape
-    if len(layout.periodic) != 2 or math.prod(layout.shape) != model.n_variables:
+    if len(layout.periodic) != 2 or min(layout.shape) < 1 or math.prod(layout.shape) != model.n_variables:
         return None
     field = np.empty(model.n_variables)
     field[model.split.visible], field[model.split.hidden] = form.visible_bias, form.hidden_bias
@@ -56,6 +56,8 @@ def layer_arrays(model: BipartiteMRF) -> tuple[list[Array], list[Array]] | None:
     """Return the weights and biases of the layers, in spins, if the model has layers."""
     form, layout = model.spin_form, model.layout
     if form is None or not isinstance(layout, Layers) or sum(layout.sizes) != model.n_variables:
+        return None
+    if min(layout.sizes) < 1:
         return None
     field = np.empty(model.n_variables)
     field[model.split.visible], field[model.split.hidden] = form.visible_bias, form.hidden_bias

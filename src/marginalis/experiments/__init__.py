@@ -60,6 +60,11 @@ def reproduce(
     chosen = list(EXPERIMENTS.values()) if name == "all" else [EXPERIMENTS[name]]
     seed = whole(seed, "seed", 0, 2**64 - 1)
     threads = cores(threads)
+    plans = []
+    for e in chosen:
+        count = whole(e.experiments if experiments is None else experiments, "experiments", 1, 10**6)
+        n = whole(e.chains if chains is None else chains, "chains", 1, 10**7)
+        plans.append((e, count, n, {"seed": seed, "chains": n, **_plain(e.settings)}))
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -68,13 +73,7 @@ def reproduce(
     check_writable(folder / STORE)
     store = Store(folder / STORE)
     try:
-        plans = []
-        for e in chosen:
-            count = whole(experiments or e.experiments, "experiments", 1, 10**6)
-            n = whole(chains or e.chains, "chains", 1, 10**7)
-            settings = {"seed": seed, "chains": n, **_plain(e.settings)}
-            store.begin(e.name, settings, resume)
-            plans.append((e, count, n, settings))
+        store.begin({e.name: settings for e, _, _, settings in plans}, resume)
         results = [
             _run(store, folder, e, count, n, settings, seed, threads, progress) for e, count, n, settings in plans
         ]

@@ -10,7 +10,8 @@ import csv
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,16 +60,21 @@ class Store:
         except sqlite3.DatabaseError as error:
             raise ValueError(f"{path} is not a store of results: {error}") from None
 
-    def begin(self, name: str, settings: dict[str, Any], resume: bool) -> None:
-        """Claim an experiment: a new one, or resumed with the same settings; else say what differs."""
-        wanted = {"format": FORMAT, "version": __version__, **settings}
-        found = self._db.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
-        if found is None:
-            self._db.execute("INSERT OR IGNORE INTO settings VALUES (?, ?)", (name, json.dumps(wanted)))
-            return
+    def begin(self, wanted: dict[str, dict[str, Any]], resume: bool) -> None:
+        """Claim experiments by name: new ones, or resumed with the same settings; else say what differs."""
+        with self._lock, self._transaction():
+            for name, settings in wanted.items():
+                found = self._db.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
+                if found is not None:
+                    self._compare(name, json.loads(found[0]), settings, resume)
+            for name, settings in wanted.items():
+                value = json.dumps(self._stamped(settings))
+                self._db.execute("INSERT OR IGNORE INTO settings VALUES (?, ?)", (name, value))
+
+    def _compare(self, name: str, had: dict[str, Any], settings: dict[str, Any], resume: bool) -> None:
         if not resume:
             raise ValueError(f"{self.path} holds results of {name} already: add --resume, or choose another --out")
-        had = json.loads(found[0])
+        wanted = self._stamped(settings)
         differs = [
             f"{key} was {had.get(key)!r}, is {wanted.get(key)!r}"
             for key in sorted(had | wanted)
@@ -77,6 +83,22 @@ class Store:
         if differs:
             raise ValueError(f"{self.path} cannot be resumed: {'; '.join(differs)}")
 
+    @staticmethod
+    def _stamped(settings: dict[str, Any]) -> dict[str, Any]:
+        return {"format": FORMAT, "version": __version__, **settings}
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All that is written inside, or none of it; other processes wait."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
     def done(self, name: str) -> set[str]:
         """Return the pieces of work that are finished."""
         return {item for (item,) in self._db.execute("SELECT item FROM done WHERE name = ?", (name,))}
@@ -84,16 +106,9 @@ class Store:
     def write(self, name: str, item: str, rows: Sequence[Row]) -> None:
         """Add the rows of one piece of work, all or none."""
         marks = ",".join("?" * (len(COLUMNS) + 1))
-        with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                self._db.executemany(f"INSERT OR IGNORE INTO result VALUES ({marks})", [(name, *r) for r in rows])
-                self._db.execute("INSERT OR IGNORE INTO done VALUES (?, ?)", (name, item))
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
+        with self._lock, self._transaction():
+            self._db.executemany(f"INSERT OR IGNORE INTO result VALUES ({marks})", [(name, *r) for r in rows])
+            self._db.execute("INSERT OR IGNORE INTO done VALUES (?, ?)", (name, item))
 
     def means(self, name: str, experiments: int) -> list[tuple[Any, ...]]:
         """Return (instance, model, hidden, inv_t, steps, method, mean F over trials, mean seconds)."""
