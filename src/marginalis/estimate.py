@@ -252,7 +252,8 @@ def estimate(
     engine = engines.choose(plan, engine)
     threads = cores(threads)
     start = time.perf_counter()
-    with ticker(progress, plan.method) as tick:
+    # an overflow is no warning but an error, below
+    with ticker(progress, plan.method) as tick, np.errstate(over="ignore", invalid="ignore"):
         log_weights = engines.run(plan, engine, threads, tick)
     if not np.isfinite(log_weights).all():
         raise ValueError("the log-weights are not finite: the parameters are too large for floating point")

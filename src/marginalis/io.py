@@ -221,8 +221,8 @@ def check_writable(path: str | Path) -> None:
 
 def write_whole(path: str | Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write beside `path`, then rename: nothing half-written is ever seen there. Links are followed."""
-    path = Path(path).resolve()
     check_writable(path)
+    path = Path(path).resolve()
     if path.exists() and not path.is_file():  # a pipe or a device: there is nothing to keep whole
         with open(path, "wb") as file:
             write(file)

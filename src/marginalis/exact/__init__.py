@@ -81,7 +81,8 @@ def exact_log_z(
     start = time.perf_counter()
     ways = _applicable(model, method, threads, max_seconds)
     for name, way in ways:
-        with ticker(progress, f"exact, {name}") as tick:
+        # an overflow is no warning but an error, below
+        with ticker(progress, f"exact, {name}") as tick, np.errstate(over="ignore", invalid="ignore"):
             try:
                 value = model.natural.offset + way.run(threads, tick)
             except ModelTooLarge:
