@@ -105,7 +105,9 @@ def figure(columns: Columns, summary: Summary) -> Any:
             axes.errorbar(x, y, 2 * e, fmt="o-", ms=4, lw=1, color=colour, label=f"{method}, measured")
             p = np.array([r["printed_error"] for r in rows])
             axes.plot(x[p > 0], p[p > 0], "x", ms=7, color=colour, label=f"{method}, printed")
-        axes.set(xscale="log", yscale="log", xlabel="1/T", title=f"K = {steps}")
+        axes.set(xscale="log", yscale="log", xlabel="1/T", title=f"K = {steps}", ylim=(1e-6, 0.2))
+        axes.set_xticks(INV_T, [f"{x:g}" for x in INV_T])
+        axes.minorticks_off()
     drawing.axes[0].set_ylabel("mean error of f")
     drawing.axes[0].legend(frameon=False, fontsize=8)
     return drawing
