@@ -1,6 +1,9 @@
 """Engines agree draw for draw; results depend on nothing but model, plan and seed."""
 
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -233,3 +236,23 @@ def test_progress_is_heard():
     mg.estimate(random_rbm(np.random.default_rng(0), 5, 5), steps=100, chains=500, progress=heard.append, threads=1)
     assert heard == sorted(heard)
     assert heard[-1] == 1.0
+
+
+def test_processors_without_avx512():
+    """The portable code path, compiled for a plain x86-64 (or whatever `generic` is here)."""
+    code = """
+import numpy as np, marginalis as mg
+from marginalis.engines.simd_math import HAS_AVX512
+assert not HAS_AVX512
+rng = np.random.default_rng(0)
+model = mg.rbm(rng.normal(size=(5, 6)), rng.normal(size=5), rng.normal(size=6))
+slow, fast = (mg.estimate(model, steps=9, chains=40, engine=e).log_weights for e in ("numpy", "numba"))
+np.testing.assert_allclose(fast, slow, atol=1e-4)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr

@@ -6,6 +6,7 @@ import operator
 from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
 
 from .units import Array
 
@@ -57,3 +58,40 @@ def real_number(value: Any, argument: str) -> float:
     if not np.isfinite(array):
         raise ValueError(f"{argument} is {float(array)!r}; it must be finite")
     return float(array)
+
+
+def coupling_matrix(weights: Any) -> Any:
+    """Return `weights` as a read-only float64 array or, if it is sparse, as a canonical CSR matrix."""
+    if not sp.issparse(weights):
+        return real_array(weights, "weights", 2)
+    if weights.ndim != 2 or not any(weights.shape):
+        raise ValueError(f"weights has shape {weights.shape}; it must have two dimensions and not be empty")
+    if weights.dtype.kind not in "fiub":
+        raise ValueError(f"weights has dtype {weights.dtype}; it must hold real numbers")
+    matrix = sp.csr_array(weights, copy=True, dtype=np.float64)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    if not np.isfinite(matrix.data).all():
+        raise ValueError("weights holds NaN or infinite values")
+    matrix.data.flags.writeable = False
+    return matrix
+
+
+def bias_vector(value: Any, length: int, argument: str, what: str) -> Array:
+    """Return a bias as long as the rows or columns of the weights (`what`)."""
+    if length == 0 and np.size(value) == 0:  # variables without any edge may leave the other side empty
+        return np.zeros(0)
+    array = real_array(value, argument, 1)
+    if len(array) != length:
+        raise ValueError(f"{argument} has length {len(array)}, but weights has {length} {what}")
+    return array
+
+
+def precision_vector(value: object, length: int, argument: str) -> Array | None:
+    """Return the precisions of a side: None, one number, or one per variable."""
+    if value is None:
+        return None
+    array = real_array(value, argument, None)
+    if array.shape not in ((), (1,), (length,)):
+        raise ValueError(f"{argument} has shape {array.shape}; it must be one number or {length} of them")
+    return array

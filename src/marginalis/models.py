@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import svds
 
-from .checks import real_array, real_number
+from .checks import bias_vector, coupling_matrix, precision_vector, real_array, real_number
 from .units import SPIN, Array, Gaussian, TwoState, Units, parse_units
 
 Coupling = Any  # a float64 array or a scipy.sparse.csr_array
@@ -87,10 +87,10 @@ class BipartiteMRF:
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
-        set_(self, "weights", _coupling(self.weights))
+        set_(self, "weights", coupling_matrix(self.weights))
         rows, columns = self.weights.shape
-        set_(self, "visible_bias", _bias(self.visible_bias, rows, "visible_bias", "rows"))
-        set_(self, "hidden_bias", _bias(self.hidden_bias, columns, "hidden_bias", "columns"))
+        set_(self, "visible_bias", bias_vector(self.visible_bias, rows, "visible_bias", "rows"))
+        set_(self, "hidden_bias", bias_vector(self.hidden_bias, columns, "hidden_bias", "columns"))
         set_(self, "temperature", real_number(self.temperature, "temperature"))
         if self.temperature <= 0:
             raise ValueError(f"temperature is {self.temperature!r}; it must be positive")
@@ -277,8 +277,8 @@ def rbm(
         weights,
         b,
         c,
-        parse_units(pair[0], len(b), _precision(visible_precision, len(b), "visible_precision"), "visible units"),
-        parse_units(pair[1], len(c), _precision(hidden_precision, len(c), "hidden_precision"), "hidden units"),
+        parse_units(pair[0], len(b), precision_vector(visible_precision, len(b), "visible_precision"), "visible units"),
+        parse_units(pair[1], len(c), precision_vector(hidden_precision, len(c), "hidden_precision"), "hidden units"),
         temperature,
     )
 
@@ -330,31 +330,6 @@ def dbm(
     )
 
 
-def _coupling(weights: Any) -> Coupling:
-    if not sp.issparse(weights):
-        return real_array(weights, "weights", 2)
-    if weights.ndim != 2 or not any(weights.shape):
-        raise ValueError(f"weights has shape {weights.shape}; it must have two dimensions and not be empty")
-    if weights.dtype.kind not in "fiub":
-        raise ValueError(f"weights has dtype {weights.dtype}; it must hold real numbers")
-    matrix = sp.csr_array(weights, copy=True, dtype=np.float64)
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    if not np.isfinite(matrix.data).all():
-        raise ValueError("weights holds NaN or infinite values")
-    matrix.data.flags.writeable = False
-    return matrix
-
-
-def _bias(value: Any, length: int, argument: str, what: str) -> Array:
-    if length == 0 and np.size(value) == 0:  # variables without any edge may leave the other side empty
-        return np.zeros(0)
-    array = real_array(value, argument, 1)
-    if len(array) != length:
-        raise ValueError(f"{argument} has length {len(array)}, but weights has {length} {what}")
-    return array
-
-
 def _largest_singular_value(weights: Coupling, gamma_v: Array, gamma_h: Array) -> float:
     """Return the norm of w_ij/√(γ_i γ_j): a Gaussian model is positive definite exactly below 1."""
     if 0 in weights.shape:
@@ -364,12 +339,3 @@ def _largest_singular_value(weights: Coupling, gamma_v: Array, gamma_h: Array) -
         small = scaled if scaled.shape[0] <= scaled.shape[1] else scaled.T
         return math.sqrt(max(0.0, float(np.linalg.eigvalsh((small @ small.T).toarray())[-1])))
     return float(svds(sp.csr_array(scaled), k=1, return_singular_vectors=False, v0=np.ones(min(scaled.shape)))[0])
-
-
-def _precision(value: object, length: int, argument: str) -> Array | None:
-    if value is None:
-        return None
-    array = real_array(value, argument, None)
-    if array.shape not in ((), (1,), (length,)):
-        raise ValueError(f"{argument} has shape {array.shape}; it must be one number or {length} of them")
-    return array

@@ -18,21 +18,8 @@ from numba.extending import overload
 from ..random import JOINT
 from .draws import FLUSH, INLINE, LOW, TILE, WORD, boltzmann, philox
 from .metropolis_kernel import sweep_flips
-from .simd import (
-    LANES,
-    SOURCES,
-    absolute,
-    draw_spin,
-    fma,
-    lane_numbers,
-    load,
-    log,
-    rise,
-    scalar,
-    splat,
-    store,
-    widen,
-)
+from .simd import LANES, SOURCES, absolute, fma, lane_numbers, load, scalar, splat, store, widen
+from .simd_math import draw_spin, log, rise
 
 
 def _fields(coupling, state, offset, tile, start):

@@ -8,7 +8,8 @@ import numpy as np
 from numba import njit
 
 from ..random import KEY_STEPS, MASK, MULTIPLIERS
-from .simd import exp2_nonpositive, minus_absolute, splat
+from .simd import minus_absolute, splat
+from .simd_math import exp2_nonpositive
 
 INLINE = {"nogil": True, "error_model": "numpy", "forceinline": True}
 TILE = 4  # units per Philox call

@@ -9,19 +9,8 @@ import numpy as np
 from numba import njit
 
 from ..units import Array
-from .simd import (
-    LANES,
-    SOURCES,
-    absolute,
-    aligned,
-    exp2_nonpositive,
-    exponent_and_mantissa,
-    fma,
-    load,
-    maximum,
-    splat,
-    store,
-)
+from .simd import LANES, SOURCES, absolute, aligned, exponent_and_mantissa, fma, load, maximum, splat, store
+from .simd_math import exp2_nonpositive
 
 _LOG2_E = 1.0 / math.log(2.0)
 _INLINE = {"nogil": True, "error_model": "numpy", "forceinline": True}

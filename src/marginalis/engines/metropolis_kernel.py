@@ -13,19 +13,8 @@ from numba.extending import overload
 
 from ..random import METROPOLIS
 from .draws import FLUSH, INLINE, TILE, boltzmann, philox
-from .simd import (
-    LANES,
-    absolute,
-    accept,
-    exp2_nonpositive,
-    fma,
-    load,
-    log,
-    minus_absolute,
-    scalar,
-    select,
-    store,
-)
+from .simd import LANES, absolute, fma, load, minus_absolute, scalar, store
+from .simd_math import accept, exp2_nonpositive, log, select
 
 _CHUNK = TILE * FLUSH  # factors of a product before its logarithm is taken
 _LOG2_E = 1.0 / math.log(2.0)
