@@ -172,6 +172,7 @@ def test_interrupt_exits_130(model):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job may inherit it ignored
     )
     time.sleep(4)
     process.send_signal(signal.SIGINT)
