@@ -144,7 +144,7 @@ def _facts(model: BipartiteMRF) -> dict[str, Any]:
     stored = model.weights.data if model.is_sparse else model.weights
     try:
         name, way = cheapest(model)
-        exact = f"{name}, about {duration(way.seconds)}"
+        exact = f"{name}, {duration(way.seconds)}"
     except ModelTooLarge as error:
         exact = f"no: {error}"
     return {

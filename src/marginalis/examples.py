@@ -54,9 +54,7 @@ def ising_grid(
     seed: int = 0,
 ) -> BipartiteMRF:
     """Ising lattice whose couplings and fields are numbers or random (see `draw`)."""
-    rng = np.random.default_rng(whole(seed, "seed", 0, 2**64 - 1))
-    sizes = tuple(whole(n, "shape", 1, 2**31) for n in shape)
-    couplings = [draw(coupling, sizes, rng, "coupling") for _ in sizes]
+    sizes, couplings, rng = _lattice(shape, coupling, seed)
     fields = draw(field, sizes, rng, "field")
     return grids.ising_grid(sizes, coupling=couplings, field=fields, periodic=periodic, temperature=temperature)
 
@@ -71,10 +69,17 @@ def potts_grid(
     seed: int = 0,
 ) -> BipartiteMRF:
     """Potts lattice whose couplings are a number or random (see `draw`)."""
+    sizes, couplings, _ = _lattice(shape, coupling, seed)
+    return grids.potts_grid(sizes, q, coupling=couplings, periodic=periodic, temperature=temperature)
+
+
+def _lattice(
+    shape: Sequence[int], coupling: str, seed: int
+) -> tuple[tuple[int, ...], list[Array], np.random.Generator]:
+    """Sides, couplings along each axis (the last axis first), and the generator that goes on from there."""
     rng = np.random.default_rng(whole(seed, "seed", 0, 2**64 - 1))
     sizes = tuple(whole(n, "shape", 1, 2**31) for n in shape)
-    couplings = [draw(coupling, sizes, rng, "coupling") for _ in sizes]
-    return grids.potts_grid(sizes, q, coupling=couplings, periodic=periodic, temperature=temperature)
+    return sizes, [draw(coupling, sizes, rng, "coupling") for _ in sizes], rng
 
 
 def chimera(

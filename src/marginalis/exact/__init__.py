@@ -127,8 +127,8 @@ def _applicable(model: BipartiteMRF, method: str, threads: int, max_seconds: flo
         raise ValueError(f"method {method!r} does not apply to this model")
     way = found[0][1]
     raise ModelTooLarge(
-        f"{way.size} would take about {duration(way.seconds)} on {threads} thread{'s' * (threads > 1)} "
-        f"(limit {duration(limit)})"
+        f"{way.size} would take {duration(way.seconds)} on {threads} thread{'s' * (threads > 1)} "
+        f"(limit: {duration(limit)})"
     )
 
 
@@ -319,5 +319,5 @@ def duration(seconds: float) -> str:
         return "longer than the age of the universe"
     for unit, size in (("years", 31557600.0), ("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
         if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.2g} s"
+            return f"about {seconds / size:.3g} {unit}"
+    return f"about {seconds:.2g} s"
