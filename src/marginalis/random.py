@@ -22,7 +22,11 @@ MASK = 0xFFFFFFFF
 # The `side` of an address. AIS draws its hidden side twice per step: the second time it is the h of the
 # joint state, so that its v-path is the very path that mAIS-V takes with the same seed.
 VISIBLE, HIDDEN, JOINT = 0, 1, 2
+TARGET = 3  # exact draws from the target distribution itself, whichever sides they go through
 METROPOLIS = 16  # proposals of the first sweep; the next sweep takes the next number
+
+# Purposes of other streams than a run's own (see `stream`)
+REVERSE, PILOT = 1, 2
 
 
 def philox(counter: Any, key: tuple[int, int]) -> tuple[NDArray[np.uint64], ...]:
@@ -43,3 +47,9 @@ def uniforms(seed: int, chains: NDArray[np.uint64], step: int, side: int, units:
     counter = (chains[:, None], np.uint64(step), groups[None, :], np.uint64(side))
     words = np.stack(np.broadcast_arrays(*philox(counter, (seed & MASK, seed >> 32))), axis=-1)
     return (words.reshape(len(chains), -1)[:, :units] + 0.5) * 2.0**-32
+
+
+def stream(seed: int, purpose: int) -> int:
+    """Return the seed of another stream of uniforms, for the reverse process or a pilot run."""
+    words = philox((MASK, MASK, MASK, purpose), (seed & MASK, seed >> 32))
+    return int(words[0]) | int(words[1]) << 32

@@ -14,17 +14,17 @@ from ..models import BipartiteMRF
 from ..parallel import Tick, cores
 from ..progress import ticker
 from ..units import Gaussian, TwoState
-from .structure import factors, grid_arrays, layer_arrays
+from .structure import grid_arrays, layer_arrays, ordered_factors
 
 METHODS = ("auto", "enumeration", "layers", "transfer", "elimination", "kac-ward", "kaufman", "gaussian")
 
 # Rates of one thread, cautious figures: what a model is refused or a method preferred by.
 _PAIRS_PER_SECOND = 4e9  # one state of the enumerated side times one spin of the other
-_FEATURES_PER_SECOND = 5e7  # the same for other kinds of unit
-_ENTRIES_PER_SECOND = 1e8  # of transfer and elimination tables
+FEATURES_PER_SECOND = 5e7  # the same for other kinds of unit
+ENTRIES_PER_SECOND = 1e8  # of transfer and elimination tables
 _MOST_ENTRIES = 27.0  # binary logarithm: 1 GiB
 _LU_SITES = 1 << 14
-_SOON = 0.2  # seconds: do not look for a better way than this
+SOON = 0.2  # seconds: do not look for a better way than this
 
 
 class ModelTooLarge(ValueError):
@@ -111,7 +111,7 @@ def _applicable(model: BipartiteMRF, method: str, threads: int, max_seconds: flo
     limit = real_number(max_seconds, "max_seconds")
     found: list[tuple[str, Way]] = []
     for name in METHODS[1:] if method == "auto" else (method,):
-        if name == "elimination" and any(way.seconds < _SOON for _, way in found):
+        if name == "elimination" and any(way.seconds < SOON for _, way in found):
             continue  # finding an order is work in itself
         way = _WAYS[name](model, threads)
         if way is not None:
@@ -141,7 +141,7 @@ def _enumeration(model: BipartiteMRF, threads: int) -> Way | None:
         size = f"the smaller side has {n} units: an exact sum over 2^{n} states x {m} units"
         turned = form if model.n_visible <= model.n_hidden else form.transposed()
         return Way(
-            _seconds(n + math.log2(max(m, 1)), _PAIRS_PER_SECOND * threads),
+            log2_seconds(n + math.log2(max(m, 1)), _PAIRS_PER_SECOND * threads),
             size,
             lambda threads, tick: turned.constant + enumerate_log_z(turned, threads, tick),
         )
@@ -155,7 +155,7 @@ def _enumeration(model: BipartiteMRF, threads: int) -> Way | None:
     swap = sizes[1] < sizes[0]
     other = len(model.visible_bias if swap else model.hidden_bias)
     return Way(
-        _seconds(states + math.log2(other + 8), _FEATURES_PER_SECOND),
+        log2_seconds(states + math.log2(other + 8), FEATURES_PER_SECOND),
         f"the smaller side has 2^{states:.1f} states: an exact sum",
         lambda threads, tick: enumerate_states(model.transposed() if swap else model, tick),
     )
@@ -172,7 +172,7 @@ def _gaussian_against_two_states(model: BipartiteMRF) -> Way | None:
         return None
     values = h.offset - h.scale, h.offset + h.scale
     return Way(
-        _seconds(turned.n_hidden, _ENTRIES_PER_SECOND / 10),
+        log2_seconds(turned.n_hidden, ENTRIES_PER_SECOND / 10),
         f"an exact sum over 2^{turned.n_hidden} states",
         lambda threads, tick: gaussian_discrete_log_z(w.weights, w.visible_bias, v.gamma, w.hidden_bias, values),
     )
@@ -187,7 +187,7 @@ def _layers(model: BipartiteMRF, threads: int) -> Way | None:
     constant = model.spin_form.constant  # type: ignore[union-attr]
     cost = layers_cost([len(b) for b in arrays[1]])
     return Way(
-        _seconds(cost, _ENTRIES_PER_SECOND),
+        log2_seconds(cost, ENTRIES_PER_SECOND),
         f"a layer-by-layer sum of 2^{cost:.0f} steps",
         lambda threads, tick: constant + layers_log_z(*arrays),
     )
@@ -202,26 +202,21 @@ def _transfer(model: BipartiteMRF, threads: int) -> Way | None:
     operations, entries = transfer_cost(grid.field.shape, grid.periodic)
     constant = model.spin_form.constant  # type: ignore[union-attr]
     return Way(
-        math.inf if entries > _MOST_ENTRIES else _seconds(operations, _ENTRIES_PER_SECOND),
+        math.inf if entries > _MOST_ENTRIES else log2_seconds(operations, ENTRIES_PER_SECOND),
         f"a site-by-site transfer with tables of 2^{entries:.0f} entries",
         lambda threads, tick: constant + transfer_log_z(*grid, threads=threads, tick=tick),
     )
 
 
 def _elimination(model: BipartiteMRF, threads: int) -> Way | None:
-    from .elimination import eliminate_log_z, elimination_order
+    from .elimination import eliminate_log_z
 
-    # a dense graph has no order worth looking for: its smaller side is as good; on a large one with many
-    # cycles the search itself would take long, and in vain
-    n, edges = model.n_variables, len(model.edges)
-    if edges > 8 * n or (n > 20_000 and edges - n > 0.1 * n):
+    found = ordered_factors(model)
+    if found is None:
         return None
-    parts = factors(model)
-    if parts is None:
-        return None
-    order, width = elimination_order(len(parts.cards), parts.edges, parts.cards)
+    parts, order, width = found
     return Way(
-        math.inf if width > _MOST_ENTRIES else _seconds(width, _ENTRIES_PER_SECOND) + 1e-4 * len(parts.cards),
+        math.inf if width > _MOST_ENTRIES else log2_seconds(width, ENTRIES_PER_SECOND) + 1e-4 * len(parts.cards),
         f"variable elimination with tables of 2^{width:.0f} entries",
         lambda threads, tick: eliminate_log_z(*parts, order),
     )
@@ -230,7 +225,7 @@ def _elimination(model: BipartiteMRF, threads: int) -> Way | None:
 def eliminate(model: BipartiteMRF) -> float | None:
     """Return ln Z by elimination, offset left out, or None if a side is not discrete."""
     way = _elimination(model, 1)
-    return None if way is None or way.seconds > _SOON * 100 else way.run(1, lambda fraction: None)
+    return None if way is None or way.seconds > SOON * 100 else way.run(1, lambda fraction: None)
 
 
 def _kac_ward(model: BipartiteMRF, threads: int) -> Way | None:
@@ -309,7 +304,8 @@ def _by_parts(model: BipartiteMRF, threads: int, max_seconds: float) -> Way | No
     )
 
 
-def _seconds(log2_operations: float, rate: float) -> float:
+def log2_seconds(log2_operations: float, rate: float) -> float:
+    """Return how long 2^`log2_operations` operations take at a rate."""
     return 2.0**log2_operations / rate if log2_operations < 1000 else math.inf
 
 

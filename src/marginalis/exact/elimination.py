@@ -2,158 +2,34 @@
 
 Summing variables out one at a time, each sum leaving a table over the variable's neighbours (bucket
 elimination: Dechter, Artificial Intelligence 113, 41 (1999)), costs about the size of the largest table.
-That is set by the order, which greedy searches find well: always the variable whose elimination joins the
-fewest pairs of neighbours (min-fill: Kjærulff, Statistics and Computing 2, 7 (1992)), or, on lattices, a
-sweep from a corner.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .ordering import elimination_order
 
 Array = NDArray[np.float64]
 Factor = tuple[tuple[int, ...], Array]  # the variables, in order of elimination, and the table over them
 
 MAX_LOG2_TABLE = 27.0  # 1 GiB of float64; a table and its sum take half as much again
-_CHEAP = 12.0  # log2 of a table that is not worth looking for a better order
-_HUB = 64  # neighbours beyond which pairs are not counted: such a variable waits for its turn anyway
 
 
-def elimination_order(
-    n: int, edges: Sequence[tuple[int, int]], cards: Sequence[int], *, stop_above: float = 40.0
-) -> tuple[list[int], float]:
-    """Return an order of elimination and log2 of the entries of the largest table it makes.
+class Conditional(NamedTuple):
+    """The law of a variable given those eliminated after it: P(x ≤ k | given) for all states k but the last.
 
-    The better of min-fill, which is near best on trees and irregular graphs, and, unless that is cheap
-    already, of sweeps from a few corners, which are on lattices. No search goes on with tables above
-    2^`stop_above` entries: if none stays below, the number is what min-fill came to before it was stopped,
-    and the rest of the order is arbitrary.
+    `below` has one column per state of the `given` variables, the last one changing fastest.
     """
-    neighbours: list[set[int]] = [set() for _ in range(n)]
-    for i, j in edges:
-        if i == j:
-            raise ValueError(f"edges: variable {i} is joined to itself")
-        neighbours[i].add(j)
-        neighbours[j].add(i)
-    if len(cards) != n:
-        raise ValueError(f"cards must have one entry per variable: {n}, got {len(cards)}")
-    logs = [math.log2(c) for c in cards]
-    order, width = _min_fill([set(s) for s in neighbours], logs, stop_above)
-    if width > _CHEAP:
-        for start in dict.fromkeys([0, n - 1, *_far_ends(neighbours), *range(0, n, max(1, n // 8))]):
-            below = min(width, math.nextafter(stop_above, math.inf))
-            order, width = _sweep([set(s) for s in neighbours], logs, start, below) or (order, width)
-    return order, width
 
-
-def _min_fill(neighbours: list[set[int]], logs: list[float], stop_above: float) -> tuple[list[int], float]:
-    """Eliminate the variable that joins the fewest pairs of neighbours, ties going to the smaller table."""
-    n = len(neighbours)
-    sizes = [logs[v] + math.fsum(logs[u] for u in neighbours[v]) for v in range(n)]
-    fills = [_fill(neighbours, v) for v in range(n)]
-    # Entries go stale when a variable's numbers change; the current ones are always in the heap too.
-    heap = [(fills[v], sizes[v], v) for v in range(n)]
-    heapq.heapify(heap)
-    order: dict[int, None] = {}
-    width = 0.0
-    while heap:
-        fill, size, v = heapq.heappop(heap)
-        if v in order or fill != fills[v] or size != sizes[v]:
-            continue
-        width = max(width, size)
-        if width > stop_above:
-            break
-        order[v] = None
-        changed = neighbours[v]
-        for u in changed:
-            neighbours[u].discard(v)
-            sizes[u] -= logs[v]
-        if fill:
-            changed = changed | _join(neighbours, changed, fills, sizes, logs)
-        for u in neighbours[v]:
-            fills[u] = _fill(neighbours, u)
-        for u in changed:
-            heapq.heappush(heap, (fills[u], sizes[u], u))
-    return list(dict.fromkeys([*order, *range(n)])), width
-
-
-def _sweep(neighbours: list[set[int]], logs: list[float], start: int, below: float) -> tuple[list[int], float] | None:
-    """Eliminate the variable with the smallest table among those that have lost a neighbour already.
-
-    So the eliminated ones stay in one piece, and the tables are no larger than its rim. None unless all
-    are smaller than `below`.
-    """
-    order: dict[int, None] = {}
-    width = 0.0
-    rest = iter(range(len(neighbours)))
-    heap = [(0.0, start)]
-    while len(order) < len(neighbours):
-        size, v = heapq.heappop(heap) if heap else (0.0, next(rest))
-        if v in order:
-            continue
-        around = neighbours[v]
-        actual = logs[v] + sum(logs[u] for u in around)
-        if size and size != actual:
-            continue
-        width = max(width, actual)
-        if width >= below:
-            return None
-        order[v] = None
-        for u in around:
-            neighbours[u] |= around
-            neighbours[u] -= {u, v}
-        for u in around:
-            heapq.heappush(heap, (logs[u] + sum(logs[w] for w in neighbours[u]), u))
-    return list(order), width
-
-
-def _far_ends(neighbours: list[set[int]]) -> list[int]:
-    """Return variables far from each other: the last that a breadth-first search reaches, twice."""
-    ends = [0]
-    for _ in range(2):
-        reached, queue = {ends[-1]}, [ends[-1]]
-        for v in queue:
-            fresh = neighbours[v] - reached
-            reached |= fresh
-            queue += fresh
-        ends.append(queue[-1])
-    return ends[1:]
-
-
-def _fill(neighbours: list[set[int]], v: int) -> int:
-    """Count the pairs of neighbours of v that are not joined; all pairs, if v has very many."""
-    around = neighbours[v]
-    d = len(around)
-    if d < 2:
-        return 0
-    joined = sum(len(neighbours[u] & around) for u in around) if d <= _HUB else 0
-    return (d * (d - 1) - joined) // 2
-
-
-def _join(
-    neighbours: list[set[int]], group: set[int], fills: list[int], sizes: list[float], logs: list[float]
-) -> set[int]:
-    """Join all pairs of the group; return the variables outside it whose fill got smaller by that."""
-    outside = set()
-    for a in group:
-        for b in group - neighbours[a]:
-            if b <= a:
-                continue
-            for w in neighbours[a] & neighbours[b]:
-                if w not in group and len(neighbours[w]) <= _HUB:
-                    fills[w] -= 1
-                    outside.add(w)
-            neighbours[a].add(b)
-            neighbours[b].add(a)
-            sizes[a] += logs[b]
-            sizes[b] += logs[a]
-    return outside
+    variable: int
+    given: list[int]
+    below: Array
 
 
 def eliminate_log_z(
@@ -162,12 +38,14 @@ def eliminate_log_z(
     edges: Sequence[tuple[int, int]],
     tables: Sequence[Array],
     order: Sequence[int] | None = None,
+    conditionals: list[Conditional] | None = None,
 ) -> float:
     """Return ln Σ_x exp(Σ_i unary[i][x_i] + Σ_e tables[e][x_i, x_j]), x_i running over cards[i] states.
 
     Edges may repeat, variables may be isolated, and entries may be −∞ (forbidden states). Tables are kept
     as logarithms, each with its largest entry at zero. `order` is that of `elimination_order` by default;
-    `ValueError` if it needs a table of more than 2^27 entries.
+    `ValueError` if it needs a table of more than 2^27 entries. The law of each variable, in that order, is
+    added to `conditionals` if there is such a list.
     """
     n = len(cards)
     hard = _check(cards, unary, edges, tables)
@@ -197,7 +75,13 @@ def eliminate_log_z(
         buckets[v] = messages[v] = []
         # Axes in order of elimination: v is the first, and a message keeps the axes of its factors in order.
         rest = sorted({u for scope, _ in factors for u in scope[1:]}, key=rank.__getitem__)
-        message, top = _sum_out(single[v], factors, rest, cards, hard)
+        weights, largest = _weights(single[v], factors, rest, cards, hard)
+        if conditionals is not None:
+            with np.errstate(invalid="ignore"):  # forbidden states have no law
+                conditionals.append(Conditional(v, rest, weights[:-1].cumsum(axis=0) / weights.sum(axis=0)))
+        message, top = _log_sum(weights, largest)
+        del weights  # before the next table is made
+        message = message.reshape([cards[u] for u in rest])
         constants.append(top)
         if len(rest) == 1:
             single[rest[0]] += message
@@ -221,14 +105,17 @@ def _spread(scope: Sequence[int], table: Array, onto: Sequence[int], cards: Sequ
     return table.reshape(-1, *(cards[u] if u in members else 1 for u in onto))
 
 
-def _sum_out(
+def _weights(
     own: Array,
     factors: list[tuple[tuple[int, ...], Array]],
     rest: list[int],
     cards: Sequence[int],
     hard: bool,
-) -> tuple[Array, float]:
-    """ln Σ_{x_v} exp(own(x_v) + Σ factors(x_v, …)) as a table over the rest, and the maximum taken off it."""
+) -> tuple[Array, Array]:
+    """exp(own(x_v) + Σ factors(x_v, …)), a row per x_v and a column per state of the rest, over their maxima.
+
+    ln of these, one per column, come second.
+    """
     shape = (len(own), *(cards[u] for u in rest))
     log2_entries = math.fsum(math.log2(c) for c in shape)
     if log2_entries > MAX_LOG2_TABLE:
@@ -248,16 +135,20 @@ def _sum_out(
     if hard:
         largest[largest == -np.inf] = 0.0
     flat -= largest
-    np.exp(flat, out=flat)
-    message = flat.sum(axis=0)
+    return np.exp(flat, out=flat), largest
+
+
+def _log_sum(weights: Array, largest: Array) -> tuple[Array, float]:
+    """ln Σ of each column as `_weights` gives them, and the maximum taken off the result."""
+    message = weights.sum(axis=0)
     with np.errstate(divide="ignore"):
         np.log(message, out=message)
     message += largest
     top = float(message.max())
     if top == -math.inf:
-        return np.zeros(shape[1:]), top
+        return np.zeros_like(message), top
     message -= top
-    return message.reshape(shape[1:]), top
+    return message, top
 
 
 def _check(cards: Sequence[int], unary: Sequence[Array], edges: Sequence[Any], tables: Sequence[Array]) -> bool:

@@ -11,10 +11,12 @@ import scipy.sparse as sp
 from ..models import BipartiteMRF, SpinForm
 from ..parallel import Tick, run_jobs
 from ..units import Array, Categorical, TwoState, Units
+from .structure import Side
 
 _HI_CHUNK = 1024  # most states of the upper half per kernel call
 _TABLE_ENTRIES = 1 << 17
 _STATES_AT_ONCE = 1 << 12
+_FIELDS_AT_ONCE = 1 << 14  # of a piece of states: they stay in the cache, and no memory goes back to the system
 
 
 def enumerate_log_z(form: SpinForm, threads: int, tick: Tick) -> float:
@@ -77,25 +79,33 @@ def log2_states(units: Units, variables: int) -> float:
 
 def enumerate_states(model: BipartiteMRF, tick: Tick) -> float:
     """ln Σ_v exp(b·v) Z_h(c + vᵀW) over all states of a discrete visible side, whatever the hidden one is."""
-    natural = model.natural
-    features = len(natural.visible_bias)
-    if isinstance(natural.visible_units, TwoState):
-        low, high = (natural.visible_units.offset + sign * natural.visible_units.scale for sign in (-1, 1))
-        blocks = [np.array([[low], [high]])] * features
-    else:
-        assert isinstance(natural.visible_units, Categorical)
-        blocks = [np.eye(q) for q in natural.visible_units.counts(features)]
-    blocks = [np.zeros((1, 0)), *blocks]  # one state of nothing, for a side without variables
-    sizes = [len(block) for block in blocks]
-    total, count = -math.inf, math.prod(sizes)
-    for start in range(0, count, _STATES_AT_ONCE):
-        states = np.arange(start, min(start + _STATES_AT_ONCE, count))
-        digits = np.unravel_index(states, sizes)
-        v = np.concatenate([block[digit] for block, digit in zip(blocks, digits, strict=True)], axis=1)
-        exponents = v @ natural.visible_bias
-        if len(natural.hidden_bias):
-            fields = natural.hidden_bias + v @ natural.weights
-            exponents = exponents + natural.hidden_units.log_normaliser(fields)
+    total, done = -math.inf, 0.0
+    count = 2.0 ** log2_states(model.visible_units, model.n_visible)
+    for exponents in log_marginals(model):
         total = float(np.logaddexp(total, np.logaddexp.reduce(exponents)))
-        tick((states[-1] + 1) / count)
+        done += len(exponents)
+        tick(min(1.0, done / count))
     return total
+
+
+def log_marginals(model: BipartiteMRF) -> Iterator[Array]:
+    """Yield b·v + ln Z_h(c + vᵀW) of all states of a discrete visible side, piece by piece, last variable fastest."""
+    natural = model.natural
+    side = Side.of(natural.visible_units, len(natural.visible_bias))
+    assert side is not None
+    # A piece runs through the states of the last variables; the fields of the others are added to all of it.
+    most = max(1, min(_STATES_AT_ONCE, _FIELDS_AT_ONCE // max(1, len(natural.hidden_bias))))
+    split, piece, count = len(side.cards), 1, math.prod(side.cards)
+    while split and piece * side.cards[split - 1] <= most:
+        split -= 1
+        piece *= side.cards[split]
+    first = side.starts[split]
+    tail = side.numbered(np.arange(piece))[:, first:]
+    own, fields = tail @ natural.visible_bias[first:], tail @ natural.weights[first:]
+    for state in range(0, count, piece):
+        head = side.numbered(np.array([state]))[0, :first]
+        exponents = own + head @ natural.visible_bias[:first]
+        if len(natural.hidden_bias):
+            shift = natural.hidden_bias + head @ natural.weights[:first]
+            exponents += natural.hidden_units.log_normaliser(fields + shift)
+        yield exponents

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, cholesky, lapack
+from scipy.linalg import cho_solve, cholesky, lapack, solve_triangular
 from scipy.sparse.linalg import splu
 
 Array = NDArray[np.float64]
@@ -36,24 +36,31 @@ def gaussian_gaussian_log_z(W: Any, b: Array, c: Array, precision_v: Array, prec
     _check_weights(W, len(b), len(c))
     if len(b) < len(c):
         W, b, c, p, q = W.T, c, b, q, p
-    root_p, root_q = np.sqrt(p), np.sqrt(q)
-    b, c = b / root_p, c / root_q
-    unscale = sp.diags(1.0 / root_p), sp.diags(1.0 / root_q)
-    W = unscale[0] @ W @ unscale[1]
-
+    W, b, c = _unit_precision(W, b, c, p, q)
     if sparse and len(c) > _DENSE_SIDE:
         joint = sp.bmat([[sp.identity(len(b)), -W], [-W.T, sp.identity(len(c))]], format="csc")
         beta = np.concatenate([b, c])
         log_det, quadratic = _sparse_factor(joint, beta)
     else:
-        gram = W.T @ W
-        schur = np.identity(len(c)) - (gram.toarray() if sparse else gram)
-        reduced = c + W.T @ b
-        log_det, quadratic = _dense_factor(schur, reduced)
+        log_det, quadratic = _dense_factor(*_schur(W, b, c))
         quadratic += float(b @ b)
     units = len(b) + len(c)
     log_det += math.fsum(np.log(p)) + math.fsum(np.log(q))
     return 0.5 * (units * _LOG_2PI - log_det + quadratic)
+
+
+def gaussian_marginal(W: Any, b: Array, c: Array, precision_v: Array, precision_h: Array) -> tuple[Array, Array]:
+    """Return A and the mean of y such that h = Ay has its marginal law, y being normal with unit covariance.
+
+    The density is the integrand of `gaussian_gaussian_log_z`. With the Cholesky factor L of the Schur
+    complement S = LL' and its linear term r, both in units of precision one, y has mean L⁻¹r and h is
+    q^{-½} L^{-T} y. `ValueError` where S is so nearly singular that rounding decides.
+    """
+    W, b, c = _unit_precision(W, b, c, precision_v, precision_h)
+    schur, linear = _schur(W, b, c)
+    factor = _cholesky(schur)
+    root = solve_triangular(factor, np.identity(len(c)), lower=True, trans="T")
+    return root / np.sqrt(precision_h)[:, None], solve_triangular(factor, linear, lower=True)
 
 
 def integrate_out(W: Any, b: Array, precision: Array) -> tuple[Array, Array, float]:
@@ -104,6 +111,18 @@ def gaussian_discrete_log_z(W: Any, b: Array, precision: Array, c: Array, values
     return constant + float(np.logaddexp.reduce(parts))
 
 
+def _unit_precision(W: Any, b: Array, c: Array, p: Array, q: Array) -> tuple[Any, Array, Array]:
+    """Rescale both sides to precision one."""
+    root_p, root_q = np.sqrt(p), np.sqrt(q)
+    return sp.diags(1.0 / root_p) @ W @ sp.diags(1.0 / root_q), b / root_p, c / root_q
+
+
+def _schur(W: Any, b: Array, c: Array) -> tuple[Array, Array]:
+    """Precision matrix and linear term of h alone, the side of b integrated out; units of precision one."""
+    gram = W.T @ W
+    return np.identity(len(c)) - (gram.toarray() if sp.issparse(gram) else gram), c + W.T @ b
+
+
 def _gaussian_side(bias_name: str, bias: Array, name: str, precision: Array) -> tuple[Array, Array]:
     bias, precision = np.asarray(bias, dtype=float), np.asarray(precision, dtype=float)
     if bias.ndim != 1 or not np.isfinite(bias).all():
@@ -142,6 +161,14 @@ def _accept(norm_of_inverse: float, size: int) -> None:
 
 def _dense_factor(matrix: Array, vector: Array) -> tuple[float, float]:
     """ln det A and x'A⁻¹x by Cholesky."""
+    factor = _cholesky(matrix)
+    return 2.0 * math.fsum(np.log(np.diag(factor))), float(vector @ cho_solve((factor, True), vector))
+
+
+def _cholesky(matrix: Array) -> Array:
+    """Return the lower factor of a matrix that is positive definite beyond doubt."""
+    if not len(matrix):
+        return matrix
     try:
         factor = cholesky(matrix, lower=True)
     except np.linalg.LinAlgError:
@@ -149,7 +176,7 @@ def _dense_factor(matrix: Array, vector: Array) -> tuple[float, float]:
     norm = float(np.abs(matrix).sum(axis=0).max())
     reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")  # 1/(‖A‖‖A⁻¹‖)
     _accept(1.0 / (reciprocal * norm) if reciprocal else math.inf, len(matrix))
-    return 2.0 * math.fsum(np.log(np.diag(factor))), float(vector @ cho_solve((factor, True), vector))
+    return factor
 
 
 def _sparse_factor(matrix: Any, vector: Array) -> tuple[float, float]:

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..models import BipartiteMRF, Grid, Layers
+from ..models import BipartiteMRF, Grid, Indices, Layers
 from ..units import Array, Categorical, TwoState
+from .ordering import elimination_order
 
 
 class GridArrays(NamedTuple):
@@ -91,8 +92,8 @@ class Factors(NamedTuple):
 def factors(model: BipartiteMRF) -> Factors | None:
     """Return the one- and two-variable functions of a discrete model; visible variables first."""
     natural = model.natural
-    v = _Side.of(natural.visible_units, len(natural.visible_bias))
-    h = _Side.of(natural.hidden_units, len(natural.hidden_bias))
+    v = Side.of(natural.visible_units, len(natural.visible_bias))
+    h = Side.of(natural.hidden_units, len(natural.hidden_bias))
     if v is None or h is None:
         return None
     unary = v.unary(natural.visible_bias) + h.unary(natural.hidden_bias)
@@ -113,14 +114,33 @@ def factors(model: BipartiteMRF) -> Factors | None:
     return Factors([*v.cards, *h.cards], unary, edges, tables)
 
 
-class _Side(NamedTuple):
+def ordered_factors(model: BipartiteMRF, *, stop_above: float = 40.0) -> tuple[Factors, list[int], float] | None:
+    """Return the factors of a model, and what `elimination_order` finds for them.
+
+    None where a side is not discrete, and where there is no point in looking for an order.
+    """
+    # a dense graph has no order worth looking for: its smaller side is as good; on a large one with many
+    # cycles the search itself would take long, and in vain
+    n, edges = model.n_variables, len(model.edges)
+    if edges > 8 * n or (n > 20_000 and edges - n > 0.1 * n):
+        return None
+    parts = factors(model)
+    if parts is None:
+        return None
+    return parts, *elimination_order(len(parts.cards), parts.edges, parts.cards, stop_above=stop_above)
+
+
+class Side(NamedTuple):
+    """The states of the variables of a discrete side, and their features."""
+
     owners: Any  # the variable of each feature
     starts: Any  # the first feature of each variable
     cards: list[int]  # the number of states of each variable
     values: Array | None  # of the one feature in each state, or None for one-hot features
 
     @classmethod
-    def of(cls, units: Any, features: int) -> _Side | None:
+    def of(cls, units: Any, features: int) -> Side | None:
+        """Return the states of a side of this many features, or None if it is not discrete."""
         if isinstance(units, TwoState):
             values = np.array([[units.offset - units.scale], [units.offset + units.scale]])
             return cls(np.arange(features), np.arange(features + 1), [2] * features, values)
@@ -129,10 +149,24 @@ class _Side(NamedTuple):
             return cls(units.owners(features), np.append(0, np.cumsum(counts)), counts.tolist(), None)
         return None
 
+    def features(self, states: Indices) -> Array:
+        """Rows of features from rows of states, one per variable."""
+        if self.values is not None:
+            return self.values[states, 0]
+        one_hot = np.zeros((len(states), int(self.starts[-1])))
+        np.put_along_axis(one_hot, self.starts[:-1] + states, 1.0, axis=1)
+        return one_hot
+
+    def numbered(self, states: Indices) -> Array:
+        """Rows of features of the states with these numbers; the last variable changes fastest."""
+        digits = np.unravel_index(states, (1, *self.cards))  # one state of nothing, for a side without variables
+        return self.features(np.stack(digits, axis=1)[:, 1:])
+
     def by_state(self, by_feature: Array) -> Array:
         """Rows by state from rows by feature of one variable."""
         return by_feature if self.values is None else self.values @ by_feature
 
     def unary(self, bias: Array) -> list[Array]:
+        """The function of each variable alone that its biases make."""
         ends = zip(self.starts[:-1], self.starts[1:], strict=True)
         return [self.by_state(bias[a:b]) for a, b in ends]

@@ -1,0 +1,233 @@
+"""Independent exact samples of the visible side from P(v), where the model is small, sparse or Gaussian.
+
+Each way prepares a sampler: a function from uniforms, one row per chain, to rows of visible features. What
+it prepares, and which way is taken, depends on the model alone, so a row depends on the model, the seed and
+the number of its chain only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ..models import BipartiteMRF, Natural
+from ..random import TARGET, uniforms
+from ..units import Array, Gaussian
+from . import ENTRIES_PER_SECOND, FEATURES_PER_SECOND, SOON, log2_seconds
+from .elimination import Conditional, eliminate_log_z
+from .enumeration import log2_states, log_marginals
+from .gaussian import gaussian_marginal
+from .ordering import table_entries
+from .structure import Factors, Side, ordered_factors
+
+Sampler = Callable[[Array], Array]
+
+_MOST_STATES = 24.0  # binary logarithm: 128 MiB of cumulative probabilities
+_MOST_ENTRIES = 26.0  # binary logarithm, of all tables of conditional laws: 512 MiB
+_MOST_GAUSSIANS = 4096  # on the smaller side: 128 MiB for its covariance
+_UNIFORMS_AT_ONCE = 1 << 22
+_TYPICAL_CHAINS = 1000  # the choice between the ways must not depend on how many are asked for at a time
+
+
+class Way(NamedTuple):
+    """One way to sample a model: what it costs, and how to prepare it."""
+
+    seconds: float  # once
+    per_chain: float  # seconds, too
+    uniforms: int  # per chain
+    prepare: Callable[[], Sampler | None]  # None where floating point will not do
+
+    def cost(self, chains: int) -> float:
+        """Return about how many seconds it takes."""
+        return self.seconds + chains * self.per_chain
+
+
+def sample_visible(
+    model: BipartiteMRF, seed: int, chains: NDArray[np.uint64], *, max_seconds: float = 30.0
+) -> tuple[Array, str] | None:
+    """Draw the visible side from P(v) exactly and independently, one row of features per chain.
+
+    The name of the way comes with it: ``"enumeration"`` of the states of a side, ``"elimination"`` on a sparse
+    graph, or ``"gaussian"`` where both sides are. None if none of them would finish within `max_seconds`.
+    """
+    found: list[tuple[str, Way]] = []
+    for name, way_of in WAYS.items():
+        if name == "elimination" and any(way.cost(_TYPICAL_CHAINS) < SOON for _, way in found):
+            continue  # finding an order is work in itself
+        way = way_of(model)
+        if way is not None:
+            found.append((name, way))
+    for name, way in sorted(found, key=lambda pair: pair[1].cost(_TYPICAL_CHAINS)):
+        if way.cost(len(chains)) > max_seconds:
+            return None
+        samples = draw(model, way, seed, chains)
+        if samples is not None:
+            return samples, name
+    return None
+
+
+def draw(model: BipartiteMRF, way: Way, seed: int, chains: NDArray[np.uint64]) -> Array | None:
+    """Sample one way, a bounded number of chains at a time."""
+    sample = way.prepare()
+    if sample is None:
+        return None
+    rows = np.empty((len(chains), len(model.visible_bias)))
+    step = max(1, _UNIFORMS_AT_ONCE // max(1, way.uniforms))
+    for start in range(0, len(chains), step):
+        part = slice(start, start + step)
+        rows[part] = sample(uniforms(seed, chains[part], 0, TARGET, way.uniforms))
+    return rows
+
+
+def _enumeration(model: BipartiteMRF) -> Way | None:
+    """Invert the cumulative probabilities of all states of one side; draw the other one given it."""
+    natural = model.natural
+    visible, hidden = (
+        log2_states(units, variables) + math.log2(len(others) + 8)
+        for units, variables, others in (
+            (natural.visible_units, model.n_visible, natural.hidden_bias),
+            (natural.hidden_units, model.n_hidden, natural.visible_bias),
+        )
+    )
+    swap = hidden < visible
+    side = model.transposed() if swap else model
+    if log2_states(side.visible_units, side.n_visible) > _MOST_STATES:
+        return None
+    return Way(
+        log2_seconds(min(visible, hidden), FEATURES_PER_SECOND),
+        1e-6 + swap * _seconds_to_complete(natural),
+        2 + swap * model.n_visible,
+        lambda: _state_sampler(side, natural if swap else None),
+    )
+
+
+def _state_sampler(side: BipartiteMRF, whole: Natural | None) -> Sampler | None:
+    """Sample the visible side of `side`, and if it is the hidden one of `whole`, that one's visible side."""
+    states = Side.of(side.visible_units, len(side.visible_bias))
+    assert states is not None
+    with np.errstate(over="ignore", invalid="ignore"):  # found out below
+        log_p = np.concatenate(list(log_marginals(side)))
+        top = log_p.max()
+    if not math.isfinite(top):
+        return None
+    log_p -= top
+    below = np.cumsum(np.exp(log_p, out=log_p), out=log_p)
+    last = np.nextafter(below[-1], 0.0)  # so that the state found always has a probability
+
+    def sample(u: Array) -> Array:
+        # a uniform has 32 bits, too few for this many states: the second one brings the digits below
+        fine = u[:, 0] + (u[:, 1] - 0.5) * 2.0**-32
+        x = states.numbered(np.searchsorted(below, np.minimum(fine * below[-1], last), side="right"))
+        return x if whole is None else _complete(whole, x, u[:, 2:])
+
+    return sample
+
+
+def _elimination(model: BipartiteMRF) -> Way | None:
+    """Draw the variables of a discrete model of low width one by one, in reverse order of their elimination."""
+    found = ordered_factors(model, stop_above=_MOST_ENTRIES)
+    if found is None:
+        return None
+    parts, order, width = found
+    if width > _MOST_ENTRIES:
+        return None
+    entries, n = table_entries(parts.edges, parts.cards, order), len(parts.cards)
+    if entries > 2**_MOST_ENTRIES:
+        return None
+    side = Side.of(model.visible_units, len(model.visible_bias))
+    assert side is not None
+    return Way(
+        entries / ENTRIES_PER_SECOND + 1e-4 * n,
+        1e-7 * n,
+        n,
+        lambda: _backward_sampler(parts, order, side),
+    )
+
+
+def _backward_sampler(parts: Factors, order: list[int], side: Side) -> Sampler:
+    laws: list[Conditional] = []
+    eliminate_log_z(*parts, order, laws)
+    # hidden variables on which no visible one depends are not drawn
+    wanted = set(range(len(side.cards)))
+    for law in laws:
+        if law.variable in wanted:
+            wanted.update(law.given)
+    laws = [law for law in reversed(laws) if law.variable in wanted]
+
+    def sample(u: Array) -> Array:
+        by_variable = np.ascontiguousarray(u.T)
+        states = np.zeros(by_variable.shape, dtype=np.int64)
+        for v, given, below in laws:
+            column = np.zeros(1, dtype=np.int64)  # the same one for all chains if nothing is given
+            for other in given:
+                column = column * parts.cards[other] + states[other]
+            for row in below:
+                states[v] += row[column] <= by_variable[v]
+        return side.features(states[: len(side.cards)].T)
+
+    return sample
+
+
+def _gaussian(model: BipartiteMRF) -> Way | None:
+    """Draw the smaller side of a Gaussian model from its marginal law, and the other one given it."""
+    natural = model.natural
+    v, h = natural.visible_units, natural.hidden_units
+    swap = model.n_hidden < model.n_visible
+    n = min(model.n_visible, model.n_hidden)
+    if not (isinstance(v, Gaussian) and isinstance(h, Gaussian)) or n > _MOST_GAUSSIANS:
+        return None
+    w, b, c = natural.weights, natural.visible_bias, natural.hidden_bias
+    law = (w, b, c, v.gamma, h.gamma) if swap else (w.T, c, b, h.gamma, v.gamma)
+    return Way(
+        2e-10 * n * (n**2 + w.size),
+        1e-9 * n**2 + 1e-7 * n + swap * _seconds_to_complete(natural),
+        n + swap * model.n_visible,
+        lambda: _normal_sampler(law, natural if swap else None),
+    )
+
+
+def _normal_sampler(law: tuple[Any, Array, Array, Array, Array], whole: Natural | None) -> Sampler | None:
+    """Sample the second side of `law`, and if it is the hidden one of `whole`, that one's visible side."""
+    try:
+        matrix, mean = gaussian_marginal(*law)
+    except ValueError:  # too nearly singular
+        return None
+    n = len(mean)
+    one = Gaussian((1.0,) * n)
+
+    def sample(u: Array) -> Array:
+        x = _product(matrix, one.draw(np.broadcast_to(mean, (len(u), n)), u[:, :n]))
+        return x if whole is None else _complete(whole, x, u[:, n:])
+
+    return sample
+
+
+def _complete(whole: Natural, hidden: Array, u: Array) -> Array:
+    """Draw v from P(v|h) (eq. conditional_dist_V|H)."""
+    return whole.visible_units.draw(whole.visible_bias + _product(whole.weights, hidden), u)
+
+
+def _seconds_to_complete(natural: Natural) -> float:
+    """Return about how long `_complete` takes for one chain."""
+    return 1e-9 * natural.weights.size + 1e-7 * len(natural.visible_bias)
+
+
+def _product(matrix: Any, rows: Array) -> Array:
+    """Multiply the matrix with each row.
+
+    A sparse product adds up each number by itself, in the order of the columns. BLAS may add in another order
+    for another number of rows, and the last bits of a sample would depend on the chains drawn beside it.
+    """
+    return np.ascontiguousarray((sp.csr_array(matrix) @ rows.T).T)
+
+
+WAYS: dict[str, Callable[[BipartiteMRF], Way | None]] = {
+    "gaussian": _gaussian,
+    "enumeration": _enumeration,
+    "elimination": _elimination,
+}
