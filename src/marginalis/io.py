@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -103,13 +104,13 @@ def load(path: str | Path) -> BipartiteMRF:
         raise ValueError(f"model file {path}: {error}") from None
 
 
-def _read_arrays(path: str | Path) -> dict[str, Any]:
-    """Read the known keys, after checking each member's header against its size in the archive."""
+def _read_arrays(path: str | Path, keys: tuple[str, ...] = (*_NUMBERS, *_WORDS)) -> dict[str, Any]:
+    """Read those of `keys` that are there, after checking each member's header against its size in the archive."""
     arrays: dict[str, Any] = {}
     try:
         with zipfile.ZipFile(path) as archive:
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}
-            known = [key for key in (*_NUMBERS, *_WORDS) if key in members]
+            known = [key for key in keys if key in members]
             total = sum(archive.getinfo(members[key]).file_size for key in known)
             if total > MAX_BYTES:
                 raise ValueError(f"holds {total / 2**30:.1f} GiB of arrays; the limit is {MAX_BYTES >> 30} GiB")
@@ -201,6 +202,38 @@ def _scalar(arrays: dict[str, Any], key: str, default: float) -> float:
     if np.size(value) != 1:
         raise ValueError(f"key {key!r} must hold one number")
     return float(np.reshape(value, -1)[0])
+
+
+def load_data(path: str | Path) -> Any:
+    """Read a table, one sample per row: ``.npy``, ``.npz`` with the key ``data``, or ``.csv`` text."""
+    path, kind = Path(path), Path(path).suffix.lower()
+    try:
+        if kind not in (".npy", ".npz", ".csv"):
+            raise ValueError("its name must end in .npy, .npz or .csv")
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise ValueError(f"holds {size / 2**30:.1f} GiB; the limit is {MAX_BYTES >> 30} GiB")
+        if kind == ".npz":
+            arrays = _read_arrays(path, ("data",))
+            if "data" not in arrays:
+                raise ValueError("lacks the key 'data'")
+            table = arrays["data"]
+        elif kind == ".npy":
+            with open(path, "rb") as file:
+                table = _read_array(file, "data", size)
+        else:
+            with open(path, encoding="utf-8-sig") as text, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that the file is empty is an error, below
+                table = np.loadtxt(text, delimiter=",", ndmin=2)
+        if table.ndim != 2:
+            raise ValueError(f"the array has {table.ndim} dimensions; it must have 2, samples x features")
+        if table.size == 0:
+            raise ValueError("the table is empty")
+        return table
+    except OSError as error:
+        raise ValueError(f"cannot read data file {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise ValueError(f"data file {path}: {error}") from None
 
 
 def check_writable(path: str | Path) -> None:

@@ -283,6 +283,27 @@ def rbm(
     )
 
 
+def as_model(value: Any, argument: str = "model") -> BipartiteMRF:
+    """Return `value` as a model, or raise a ValueError that names the argument.
+
+    `value` is a model already; a fitted scikit-learn ``BernoulliRBM``, or anything else with its
+    ``components_`` (|H| × |V|), ``intercept_visible_`` and ``intercept_hidden_``; or a tuple (weights of shape
+    |V| × |H|, visible_bias, hidden_bias). The latter two have 0/1 units.
+    """
+    if isinstance(value, BipartiteMRF):
+        return value
+    fitted = ("components_", "intercept_visible_", "intercept_hidden_")
+    if all(hasattr(value, name) for name in fitted):
+        components, b, c = (real_array(getattr(value, name), f"{argument}.{name}", None) for name in fitted)
+        return rbm(components.T, b, c, units="binary")
+    if isinstance(value, tuple) and len(value) == 3:
+        return rbm(*value, units="binary")
+    raise ValueError(
+        f"{argument} is a {type(value).__name__}; it must be a BipartiteMRF (see rbm, load), a fitted BernoulliRBM "
+        "or a tuple (weights, visible_bias, hidden_bias)"
+    )
+
+
 def dbm(
     weights: Sequence[ArrayLike],
     biases: Sequence[ArrayLike],
