@@ -130,7 +130,7 @@ def stays(v, sums, p):
 def test_reference_kernel_leaves_target_invariant(units):
     model = random_rbm(np.random.default_rng(9), 3, 4, units=units, scale=0.9)
     plan = make_plan(model, method="mais-v", steps=5, chains=30_000, seed=7)
-    path = Path(plan, np.arange(plan.chains, dtype=np.uint64))
+    path = Path(plan, slice(0, plan.chains))
     sums = PathSums(model, plan.betas)
     index, p = start_at_target(sums, 3, plan.chains)
     v = sums.v_states[index]
@@ -151,10 +151,10 @@ def test_fast_kernel_leaves_target_invariant(method):
     state = _state(prepared, blocks, method == "ais")
     v = state[0]
     v[:, :3, :] = sums.v_states[index].reshape(blocks, LANES, 3).transpose(0, 2, 1)
-    anneal_blocks(*prepared.kernel_args, np.uint64(0), *state, (2, 3))
+    anneal_blocks(*prepared.kernel_args, np.uint64(0), *state, (2, 3, 0))
     moved = v[:, :3, :].transpose(0, 2, 1).reshape(-1, 3)
     assert stays(moved, sums, p) < 4.5
-    anneal_blocks(*prepared.kernel_args, np.uint64(0), *state, (3, 4))
+    anneal_blocks(*prepared.kernel_args, np.uint64(0), *state, (3, 4, 0))
     assert stays(v[:, :3, :].transpose(0, 2, 1).reshape(-1, 3), sums, p) > 20
 
 

@@ -53,7 +53,7 @@ def test_theorems_hold_for_metropolis():
 def test_leaves_the_target_invariant(units):
     model = random_rbm(np.random.default_rng(9), 3, 4, units=units, scale=0.9)
     plan = make_plan(model, method="mais-v", steps=5, chains=30_000, seed=7, transition="metropolis", sweeps=2)
-    path = Path(plan, np.arange(plan.chains, dtype=np.uint64))
+    path = Path(plan, slice(0, plan.chains))
     sums = PathSums(model, plan.betas)
     p = np.exp(sums.marginal(3) - np.logaddexp.reduce(sums.marginal(3)))
     v = sums.v_states[np.random.default_rng(0).choice(len(p), size=plan.chains, p=p)]

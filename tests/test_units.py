@@ -143,7 +143,7 @@ def test_moments_on_categorical_models(method, visible, hidden, n, m):
 def test_categorical_kernels_leave_the_target_invariant(visible, hidden, n, m):
     model = potts_rbm(4, (visible, hidden), n, m)
     plan = make_plan(model, method="mais-v", steps=4, chains=30_000)
-    sums, path = PathSums(model, plan.betas), Path(plan, np.arange(plan.chains, dtype=np.uint64))
+    sums, path = PathSums(model, plan.betas), Path(plan, slice(0, plan.chains))
     p = np.exp(sums.marginal(2) - np.logaddexp.reduce(sums.marginal(2)))
     v = sums.v_states[np.random.default_rng(0).choice(len(p), size=plan.chains, p=p)]
     moved = gibbs(path, 2, path.gap(v))
@@ -182,7 +182,7 @@ def test_gaussian_kernels_leave_the_target_invariant(units):
     model = gaussian_rbm(units)
     n = 40_000
     plan = make_plan(model, method="mais-v", steps=3, chains=n)
-    path = Path(plan, np.arange(n, dtype=np.uint64))
+    path = Path(plan, slice(0, n))
     w, b, c = (x / model.temperature for x in (model.weights, model.visible_bias, model.hidden_bias))
     gamma = model.natural.visible_units.gamma
     rng = np.random.default_rng(5)

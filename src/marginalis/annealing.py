@@ -14,13 +14,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from .parallel import Tick
 from .plan import Plan
 from .random import HIDDEN, JOINT, VISIBLE, uniforms
 from .transitions import KERNELS
 from .units import Array
+from .watch import Watch
 
 _CHUNK = 4096  # chains annealed together; bounds the memory, changes nothing else
 
@@ -28,8 +28,10 @@ _CHUNK = 4096  # chains annealed together; bounds the memory, changes nothing el
 class Path:
     """P_0 … P_K for a set of chains, oriented so that the visible side is the one that is sampled."""
 
-    def __init__(self, plan: Plan, chains: NDArray[np.uint64]) -> None:
+    def __init__(self, plan: Plan, part: slice) -> None:
         model, base, swap = plan.oriented()
+        chains = np.arange(part.start, part.stop, dtype=np.uint64) + np.uint64(plan.first_chain)
+        self.given = None if plan.start is None else plan.start[part]
         self.betas, self.seed, self.chains = plan.betas, plan.seed, chains
         self.move, self.sweeps = KERNELS[plan.transition], plan.sweeps
         natural = model.natural
@@ -44,8 +46,10 @@ class Path:
         """Return (c − c0) + vᵀW: the fields of the hidden side under β are c0 + β·gap."""
         return self.gap_c + v @ self.weights
 
-    def draw_visible_base(self) -> Array:
-        """Draw v⁽¹⁾ from P_0(v)."""
+    def start(self) -> Array:
+        """Draw v⁽¹⁾ from P_0(v), unless the plan gives it."""
+        if self.given is not None:
+            return self.given
         return self.draw_visible(np.broadcast_to(self.b0, (len(self.chains), len(self.b0))), step=0)
 
     def visible_fields(self, k: int, h: Array) -> Array:
@@ -81,40 +85,48 @@ class Path:
         return uniforms(self.seed, self.chains, step, side, units)
 
 
-def mais(path: Path) -> Iterator[Array]:
-    """Marginalized AIS (eqs. mAIS_sampling, mAIS_IW_Lambda): yields ln λ_k for k = 1 … K."""
+def mais(path: Path) -> Iterator[tuple[Array, Array]]:
+    """Marginalized AIS (eqs. mAIS_sampling, mAIS_IW_Lambda): yields ln λ_k and the next v for k = 1 … K."""
     steps = len(path.betas) - 1
-    v = path.draw_visible_base()
+    v = path.start()
     for k in range(1, steps + 1):
         gap = path.gap(v)
-        yield path.log_lambda(k, v, gap)  # the weight first, at the state before the move
+        log_lambda = path.log_lambda(k, v, gap)  # the weight first, at the state before the move
         if k < steps:
             v = path.move(path, k, gap)
+        yield log_lambda, v
 
 
-def ais(path: Path) -> Iterator[Array]:
-    """AIS on the joint space (eqs. AIS_sampling, AIS_IW_w) with T_k of eq. T_k_bipartite: yields ln w_k.
+def ais(path: Path) -> Iterator[tuple[Array, Array]]:
+    """AIS on the joint space (eqs. AIS_sampling, AIS_IW_w) with T_k of eq. T_k_bipartite: yields ln w_k, next v.
 
     T_k(x′|x) = P_k(h′|v′) τ_k(v′|v), so h⁽ᵏ⁾ comes from P_{k−1}(h|v⁽ᵏ⁾); for k = 1 that is P_0.
     """
     steps = len(path.betas) - 1
-    v = path.draw_visible_base()
+    v = path.start()
     for k in range(1, steps + 1):
         gap = path.gap(v)
         h = path.draw_hidden(k - 1, gap, step=k - 1, side=JOINT)
-        yield path.log_w(k, v, h, gap)
+        log_w = path.log_w(k, v, h, gap)
         if k < steps:
             v = path.move(path, k, gap)
+        yield log_w, v
 
 
-def anneal(plan: Plan, tick: Tick) -> Array:
-    """Return ln W of every chain for the annealed part of the plan; `tick` hears the fraction done."""
+def anneal(plan: Plan, tick: Tick, watch: Watch | None = None) -> Array:
+    """Return ln W of every chain for the annealed part of the plan; `tick` hears the fraction done.
+
+    A plan whose β run from 1 to 0 from given samples of P_K is the reverse process (eq. reverse_process): the
+    weight of step k is then 1/w_k, since blocked Gibbs is its own reverse (eq. reverse_transition) and h is
+    drawn afresh from P_k(h|v) in both directions.
+    """
     method = ais if plan.method == "ais" else mais
     log_weights = np.zeros(plan.chains)
     for start in range(0, plan.chains, _CHUNK):
         part = slice(start, min(start + _CHUNK, plan.chains))
-        chains = np.arange(part.start, part.stop, dtype=np.uint64) + np.uint64(plan.first_chain)
-        for k, log_w in enumerate(method(Path(plan, chains)), start=1):
+        for k, (log_w, v) in enumerate(method(Path(plan, part)), start=1):
             log_weights[part] += log_w
+            if watch is not None and k in watch:
+                watch.note(k, part, log_weights[part], v)
             tick((part.start + (part.stop - part.start) * k / plan.steps) / plan.chains)
     return log_weights

@@ -14,13 +14,17 @@ import numpy as np
 import typer
 
 from . import __version__, engines, examples, io
+from .bases import BASES, data_base
 from .estimate import estimate as run_estimate
 from .exact import METHODS as EXACT_METHODS
 from .exact import ModelTooLarge, cheapest, duration, exact_log_z
+from .likelihood import log_likelihood
 from .models import BipartiteMRF
-from .plan import METHODS, PRECISIONS, make_plan
-from .schedules import DEFAULT_STEPS, read_schedule
+from .plan import DEFAULT_CHAINS, METHODS, PRECISIONS, make_plan
+from .schedules import DEFAULT_STEPS, SCHEDULES, read_schedule
 from .transitions import TRANSITIONS
+
+ESTIMATE_PLOTS = ("weights", "running", "curve")  # functions of `plots` that draw an Estimate
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 make_app = typer.Typer(no_args_is_help=True, help="Write a seeded example model.")
@@ -36,6 +40,20 @@ Temperature = Annotated[float, typer.Option(help="T; it divides the whole energy
 Seed = Annotated[int, typer.Option(help="Seed of the parameters.")]
 Shape = Annotated[str, typer.Option(help="Sides of the lattice, as in 16x16.")]
 Law = Annotated[str, typer.Option(help="A number, gaussian:sd, uniform:a or pm:a.")]
+Method = Annotated[str, typer.Option(help=", ".join(METHODS))]
+Steps = Annotated[int | None, typer.Option(help=f"Annealing steps K; {DEFAULT_STEPS} by default.")]
+Chains = Annotated[int | None, typer.Option(help=f"Independent chains N; {DEFAULT_CHAINS} by default.")]
+Transition = Annotated[str, typer.Option(help=", ".join(TRANSITIONS))]
+Sweeps = Annotated[int, typer.Option(help="Sweeps of the metropolis transition.")]
+Schedule = Annotated[
+    str | None,
+    typer.Option(
+        help=f"{', '.join(SCHEDULES)}, or a text file of beta values from 0 to 1; adaptive, unless --steps is given."
+    ),
+]
+RunSeed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
+Precision = Annotated[str, typer.Option(help=", ".join(PRECISIONS))]
+Engine = Annotated[str, typer.Option(help=", ".join(engines.ENGINES))]
 Periodic = Annotated[bool, typer.Option("--periodic", help="Periodic in all directions.")]
 
 
@@ -50,54 +68,54 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
 @app.command()
 def estimate(
     model: ModelPath,
-    method: Annotated[str, typer.Option(help=", ".join(METHODS))] = "mais",
-    steps: Annotated[int, typer.Option(help="Annealing steps K.")] = DEFAULT_STEPS,
-    chains: Annotated[int, typer.Option(help="Independent chains N.")] = 1000,
-    transition: Annotated[str, typer.Option(help=", ".join(TRANSITIONS))] = "gibbs",
-    sweeps: Annotated[int, typer.Option(help="Sweeps of the metropolis transition.")] = 1,
-    schedule: Annotated[str, typer.Option(help="linear, or a text file of beta values from 0 to 1.")] = "linear",
-    base: Annotated[str, typer.Option(help="uniform or biases.")] = "uniform",
-    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    method: Method = "mais",
+    steps: Steps = None,
+    chains: Chains = None,
+    transition: Transition = "gibbs",
+    sweeps: Sweeps = 1,
+    schedule: Schedule = None,
+    base: Annotated[
+        str, typer.Option(help=f"{', '.join(BASES)}, or a file of data (.npy, .npz, .csv) for its base rates.")
+    ] = "uniform",
+    seed: RunSeed = 0,
     first_chain: Annotated[int, typer.Option(help="Number of the first chain.")] = 0,
-    precision: Annotated[str, typer.Option(help=", ".join(PRECISIONS))] = "single",
-    engine: Annotated[str, typer.Option(help=", ".join(engines.ENGINES))] = "auto",
+    precision: Precision = "single",
+    tolerance: Annotated[
+        float | None, typer.Option(help="Choose the schedule, steps and chains so that the interval is +- this.")
+    ] = None,
+    budget: Annotated[float | None, typer.Option(help="Seconds that --tolerance may take.")] = None,
+    engine: Engine = "auto",
     threads: Threads = None,
     as_json: Json = False,
     out: Annotated[Path | None, typer.Option(help="Write the log-weights to this .npz file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the log-weights (.png, .pdf, .svg).")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw a figure (.png, .pdf, .svg).")] = None,
+    plot_kind: Annotated[str, typer.Option(help=f"What to draw: {', '.join(ESTIMATE_PLOTS)}.")] = "weights",
 ) -> None:
     """Estimate the free energy by mAIS or AIS."""
-    if plot is not None:
-        from . import plots
-
-        plots.check_format(plot)
-    outputs = [path for path in (out, plot) if path is not None]
-    for path in outputs:
-        io.check_writable(path)
-        if path.resolve() in [other.resolve() for other in (Path(model), *outputs) if other is not path]:
-            raise ValueError(f"{path} is named twice: model and outputs must be different files")
+    _check_outputs(model, out, figure=plot)
+    if plot_kind not in ESTIMATE_PLOTS:
+        raise ValueError(f"plot-kind is {plot_kind!r}; it must be one of {', '.join(ESTIMATE_PLOTS)}")
+    loaded = io.load(model)
     result = run_estimate(
-        io.load(model),
+        loaded,
         method=method,
         steps=steps,
         chains=chains,
         transition=transition,
         sweeps=sweeps,
-        schedule="linear" if schedule == "linear" else read_schedule(schedule),
-        base=base,
+        schedule=_schedule(schedule),
+        base=base if base in BASES else data_base(loaded, _base_data(base)),
         seed=seed,
         first_chain=first_chain,
         precision=precision,
+        tolerance=tolerance,
+        budget=budget,
+        record=plot is not None and plot_kind == "curve",
         engine=engine,
         threads=threads,
         progress=True,
     )
-    if as_json:
-        typer.echo(result.to_json())
-        for warning in result.warnings:
-            typer.echo(f"warning: {warning}", err=True)
-    else:
-        typer.echo(str(result))
+    _print(result, as_json)
     if out is not None:
         arrays: dict[str, Any] = {
             "log_weights": result.log_weights,
@@ -106,7 +124,138 @@ def estimate(
         }
         io.write_whole(out, lambda file: np.savez(file, allow_pickle=False, **arrays))
     if plot is not None:
-        plots.save(plots.weights(result), plot)
+        from . import plots
+
+        plots.save(getattr(plots, plot_kind)(result), plot)
+
+
+@app.command()
+def bound(
+    model: ModelPath,
+    samples: Annotated[
+        Path | None, typer.Option(help="Samples of the model, rows of visible units (.npy, .npz, .csv).")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="Probability with which both bounds hold.")] = 0.95,
+    method: Method = "mais",
+    steps: Steps = None,
+    chains: Chains = None,
+    transition: Transition = "gibbs",
+    sweeps: Sweeps = 1,
+    schedule: Schedule = None,
+    seed: RunSeed = 0,
+    precision: Precision = "single",
+    engine: Engine = "auto",
+    threads: Threads = None,
+    as_json: Json = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw the works of both directions (.png, .pdf, .svg).")] = None,
+) -> None:
+    """Bound the free energy from both sides, by the forward and the reverse process."""
+    from .bounds import bound as run_bound
+
+    _check_outputs(model, figure=plot)
+    result = run_bound(
+        io.load(model),
+        None if samples is None else io.load_data(samples),
+        confidence=confidence,
+        method=method,
+        steps=steps,
+        chains=DEFAULT_CHAINS if chains is None else chains,
+        transition=transition,
+        sweeps=sweeps,
+        schedule=_schedule(schedule),
+        seed=seed,
+        precision=precision,
+        engine=engine,
+        threads=threads,
+        progress=True,
+    )
+    _print(result, as_json)
+    if plot is not None:
+        from . import plots
+
+        plots.save(plots.works(result), plot)
+
+
+@app.command()
+def thermodynamics(
+    model: ModelPath,
+    betas: Annotated[str, typer.Option(help="Inverse temperatures: a list, as in 0.2,0.4, or from:to:number.")],
+    method: Method = "mais",
+    steps: Steps = None,
+    chains: Chains = None,
+    moves: Annotated[int, typer.Option(help="Moves at each of them over which energies are averaged.")] = 10,
+    schedule: Schedule = None,
+    seed: RunSeed = 0,
+    engine: Engine = "auto",
+    threads: Threads = None,
+    as_json: Json = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw energy, entropy, heat capacity (.png, .pdf, .svg).")] = None,
+) -> None:
+    """Compute energy, entropy and heat capacity against temperature, from one run."""
+    from .thermodynamics import thermodynamics as run_thermodynamics
+
+    _check_outputs(model, figure=plot)
+    result = run_thermodynamics(
+        io.load(model),
+        _betas(betas),
+        method=method,
+        steps=steps,
+        chains=DEFAULT_CHAINS if chains is None else chains,
+        moves=moves,
+        schedule=_schedule(schedule),
+        seed=seed,
+        engine=engine,
+        threads=threads,
+        progress=True,
+    )
+    _print(result, as_json)
+    if plot is not None:
+        from . import plots
+
+        plots.save(plots.thermodynamics(result), plot)
+
+
+def _print(result: Any, as_json: bool) -> None:
+    """Print a result; its warnings go to stderr where stdout is JSON."""
+    if not as_json:
+        typer.echo(str(result))
+        return
+    typer.echo(result.to_json())
+    for warning in result.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+
+
+def _check_outputs(model: str, *paths: Path | None, figure: Path | None = None) -> None:
+    """Raise a ValueError now if an output cannot be written later, or is the model or another output."""
+    if figure is not None:
+        from . import plots
+
+        plots.check_format(figure)
+    outputs = [path for path in (*paths, figure) if path is not None]
+    for path in outputs:
+        io.check_writable(path)
+        if path.resolve() in [other.resolve() for other in (Path(model), *outputs) if other is not path]:
+            raise ValueError(f"{path} is named twice: model and outputs must be different files")
+
+
+def _schedule(text: str | None) -> Any:
+    return text if text in (None, *SCHEDULES) else read_schedule(str(text))
+
+
+def _base_data(path: str) -> Any:
+    if not Path(path).suffix:
+        raise ValueError(f"base is {path!r}; it must be one of {', '.join(BASES)} or a data file")
+    return io.load_data(path)
+
+
+def _betas(text: str) -> Any:
+    try:
+        if text.count(":") == 2:
+            first, last, number = text.split(":")
+            return np.linspace(float(first), float(last), int(number))
+        return np.array([float(word) for word in text.split(",")])
+    except ValueError:
+        raise ValueError(f"betas is {text!r}; it must be a list, as in 0.2,0.4, or from:to:number") from None
 
 
 @app.command()
@@ -138,6 +287,29 @@ def info(model: ModelPath, as_json: Json = False) -> None:
         return
     for key, value in facts.items():
         typer.echo(f"{key.replace('_', ' '):<22} {f'{value:.6g}' if isinstance(value, float) else value}")
+
+
+@app.command()
+def likelihood(
+    model: ModelPath,
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Samples x visible units: .npy, .npz (data) or .csv.")],
+    log_z: Annotated[float | None, typer.Option("--log-z", help="ln Z, taken as exact; found if not given.")] = None,
+    steps: Annotated[int, typer.Option(help="Annealing steps K, if ln Z must be estimated.")] = DEFAULT_STEPS,
+    chains: Annotated[int, typer.Option(help="Independent chains N.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    threads: Threads = None,
+    as_json: Json = False,
+    out: Annotated[Path | None, typer.Option(help="Write ln p of every sample to this .npy file.")] = None,
+) -> None:
+    """Compute the mean log-likelihood of data, with the doubt about ln Z."""
+    _check_outputs(model, out)
+    if out is not None and out.resolve() == data.resolve():
+        raise ValueError(f"{out} is named twice: data and output must be different files")
+    options: dict[str, Any] = dict(steps=steps, chains=chains, seed=seed, threads=threads, progress=True)
+    result = log_likelihood(io.load(model), io.load_data(data), log_z, **(options if log_z is None else {}))
+    _print(result, as_json)
+    if out is not None:
+        io.write_whole(out, lambda file: np.save(file, result.per_sample, allow_pickle=False))
 
 
 def _facts(model: BipartiteMRF) -> dict[str, Any]:
@@ -294,23 +466,56 @@ def reproduce(
         export=csv,
     )
     if as_json:
-        rows = [{"experiment": r.experiment.name, **row} for r in results for row in r.rows]
-        plain = [
-            {k: None if isinstance(x, float) and not math.isfinite(x) else x for k, x in row.items()} for row in rows
-        ]
-        typer.echo(json.dumps({"rows": plain}, allow_nan=False))
+        _print_json([{"experiment": r.experiment.name, **row} for r in results for row in r.rows])
         return
+    for r in results:
+        _print_table(r.rows, r.experiment.title)
+    typer.echo(f"report: {out / 'report.html'}", err=True)
+
+
+@app.command()
+def calibrate(
+    repeats: Annotated[int | None, typer.Option(help="Estimates per cell.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few models, K and N: a minute.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the tables.")] = Path("calibration"),
+    seed: Annotated[int, typer.Option(help="Seed of models and random numbers.")] = 0,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Check on random models that 95 % intervals hold 95 % of the time, or warn."""
+    from .experiments import calibration
+
+    result = calibration.calibrate(
+        repeats=calibration.REPEATS if repeats is None else repeats,
+        seed=seed,
+        threads=threads,
+        quick=quick,
+        progress=True,
+    )
+    calibration.write(result, out)
+    if as_json:
+        _print_json(result.cells)
+        return
+    _print_table(calibration.side_by_side(result.intervals), "Coverage by standard deviation of the log-weights")
+    _print_table(result.alarms, "Warnings by number of chains")
+    typer.echo(f"every cell: {out / 'calibration.csv'}", err=True)
+
+
+def _print_json(rows: list[dict[str, Any]]) -> None:
+    plain = [{k: None if isinstance(x, float) and not math.isfinite(x) else x for k, x in row.items()} for row in rows]
+    typer.echo(json.dumps({"rows": plain}, allow_nan=False))
+
+
+def _print_table(rows: list[dict[str, Any]], title: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    for r in results:
-        keys = list(dict.fromkeys(key for row in r.rows for key in row))
-        table = Table(*(key.replace("_", " ") for key in keys), title=r.experiment.title)
-        for row in r.rows:
-            cells = (row.get(key) for key in keys)
-            table.add_row(*("" if x is None else f"{x:.5g}" if isinstance(x, float) else str(x) for x in cells))
-        Console(width=None if sys.stdout.isatty() else 160).print(table)
-    typer.echo(f"report: {out / 'report.html'}", err=True)
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    table = Table(*(key.replace("_", " ") for key in keys), title=title)
+    for row in rows:
+        cells = (row.get(key) for key in keys)
+        table.add_row(*("" if x is None else f"{x:.5g}" if isinstance(x, float) else str(x) for x in cells))
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
 def main() -> None:

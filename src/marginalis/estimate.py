@@ -11,20 +11,50 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from . import engines
+from . import confidence, engines
+from .adaptive import ready_plan
 from .bases import Base
 from .models import BipartiteMRF
 from .parallel import Tick, cores
-from .plan import make_plan
+from .plan import DEFAULT_CHAINS, Plan
 from .progress import ticker
-from .schedules import DEFAULT_STEPS
 from .units import Array
+from .watch import Watch
 
-_Z95 = 1.959963984540054  # two-sided 95 % point of the normal distribution
-LOW_ESS = 0.05
-LARGE_SHARE = 0.5
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """ln Z(β) along the way from the base to the model, from the weights of the chains after each step.
+
+    Z(β) belongs to the P_β in between; with a uniform base that is the model at temperature T/β.
+    """
+
+    betas: Array
+    log_weights: Array  # [step, chain]; Z_0 left out
+    log_z0: float
+
+    @cached_property
+    def log_z(self) -> Array:
+        """ln Z at every β."""
+        return np.array([self.log_z0 + log_mean_exp(x) for x in self.log_weights])
+
+    @cached_property
+    def stderr(self) -> Array:
+        """Standard error of ln Z at every β, by the delta method."""
+        return np.array([relative_error(x) for x in self.log_weights])
+
+    @cached_property
+    def intervals(self) -> Array:
+        """95 % interval of ln Z at every β: rows of (low, high)."""
+        return np.array([confidence.interval(x) for x in self.log_weights]) + self.log_z0
+
+    def __add__(self, other: Curve) -> Curve:
+        """Return the curve from the chains of both, which must have the same steps."""
+        if not np.array_equal(self.betas, other.betas):
+            raise ValueError("cannot join curves recorded at different steps")
+        return replace(self, log_weights=np.concatenate([self.log_weights, other.log_weights], axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +74,8 @@ class Estimate:
     seconds: float
     runs: tuple[tuple[int, int, int], ...]  # (seed, first chain, number of chains)
     fingerprint: str
+    curve: Curve | None = None  # ln Z(β) along the way, if it was recorded
+    notes: tuple[str, ...] = ()  # what else there is to warn of
 
     @property
     def chains(self) -> int:
@@ -63,7 +95,7 @@ class Estimate:
     @cached_property
     def log_z(self) -> float:
         """ln Ẑ = ln Z_0 + ln mean W (eqs. Z_AIS, Z_mAIS)."""
-        return self.log_z0 + float(self.log_weights.max() + np.log(self._relative.mean()))
+        return self.log_z0 + log_mean_exp(self.log_weights)
 
     @property
     def free_energy(self) -> float:
@@ -78,15 +110,13 @@ class Estimate:
     @cached_property
     def stderr(self) -> float:
         """Standard error of F̂ by the delta method: that of the mean weight over the mean weight."""
-        if self.chains == 1:
-            return math.inf
-        w = self._relative
-        return float(w.std(ddof=1) / w.mean() / math.sqrt(self.chains))
+        return relative_error(self.log_weights)
 
-    @property
+    @cached_property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of F, F̂ ± 1.96 standard errors."""
-        return self.free_energy - _Z95 * self.stderr, self.free_energy + _Z95 * self.stderr
+        """95 % interval of F, which allows for skewed weights (see `confidence.interval`)."""
+        low, high = confidence.interval(self.log_weights)
+        return -self.log_z0 - high, -self.log_z0 - low
 
     @cached_property
     def ess(self) -> float:
@@ -95,23 +125,17 @@ class Estimate:
         return float(w.sum() ** 2 / (w * w).sum())
 
     @cached_property
+    def tail_index(self) -> float:
+        """Shape k̂ of a generalised Pareto fit to the largest weights; NaN if they are too few or too equal."""
+        return confidence.tail_index(self.log_weights)
+
+    @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What is doubtful about this estimate, in words."""
-        found = []
-        share = float(1.0 / self._relative.sum())
-        if self.chains == 1:
-            found.append("one chain gives no error bar; raise chains")
-        else:
-            if self.ess < LOW_ESS * self.chains:
-                found.append(
-                    f"the effective sample size is {self.ess:.1f} of {self.chains} chains "
-                    f"(below {LOW_ESS:.0%}): the error bar is too small; raise steps"
-                )
-            if share > LARGE_SHARE:
-                found.append(f"one chain carries {share:.0%} of the weight: do not trust the error bar; raise steps")
+        found = confidence.doubts(self.log_weights)
         if self.steps == 1:
-            found.append("steps is 1: this is plain importance sampling from the base, without annealing")
-        return tuple(found)
+            found += ("steps is 1: this is plain importance sampling from the base, without annealing",)
+        return found + self.notes
 
     def join(self, other: Estimate) -> Estimate:
         """Return the estimate from the chains of both, which must share model and plan but no chain."""
@@ -132,6 +156,8 @@ class Estimate:
             seconds=self.seconds + other.seconds,
             runs=self.runs + other.runs,
             engine=self.engine if self.engine == other.engine else f"{self.engine}+{other.engine}",
+            curve=self.curve + other.curve if self.curve is not None and other.curve is not None else None,
+            notes=tuple(dict.fromkeys(self.notes + other.notes)),
         )
 
     __add__ = join
@@ -143,9 +169,10 @@ class Estimate:
             "log_z": self.log_z,
             "free_energy": self.free_energy,
             "free_energy_per_variable": self.free_energy_per_variable,
-            "stderr": _finite(self.stderr),
-            "interval": [_finite(low), _finite(high)],
+            "stderr": finite(self.stderr),
+            "interval": [finite(low), finite(high)],
             "ess": self.ess,
+            "tail_index": finite(self.tail_index),
             "method": self.method,
             "steps": self.steps,
             "chains": self.chains,
@@ -162,7 +189,7 @@ class Estimate:
 
     def __str__(self) -> str:
         low, high = self.interval
-        digits = _digits(self.stderr)
+        digits = decimals(self.stderr)
         lines = [
             f"F = {self.free_energy:.{digits}f} ± {self.stderr:.{digits}f}"
             f"   (95 % interval {low:.{digits}f} to {high:.{digits}f})",
@@ -174,11 +201,26 @@ class Estimate:
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
 
 
-def _finite(x: float) -> float | None:
+def log_mean_exp(x: Array) -> float:
+    """ln of the mean of eˣ."""
+    top = float(x.max())
+    return top + math.log(float(np.exp(x - top).mean()))
+
+
+def relative_error(log_weights: Array) -> float:
+    """Standard error of the mean weight over the mean weight."""
+    if len(log_weights) == 1:
+        return math.inf
+    w = confidence.relative_weights(log_weights)
+    return float(w.std(ddof=1) / w.mean() / math.sqrt(len(w)))
+
+
+def finite(x: float) -> float | None:
+    """Return x, or None for what JSON cannot say."""
     return x if math.isfinite(x) else None
 
 
-def _digits(error: float) -> int:
+def decimals(error: float) -> int:
     """Decimals that show two significant digits of the error."""
     if not 0.0 < error < math.inf:
         return 6
@@ -189,15 +231,18 @@ def estimate(
     model: BipartiteMRF,
     *,
     method: str = "mais",
-    steps: int = DEFAULT_STEPS,
-    chains: int = 1000,
+    steps: int | None = None,
+    chains: int | None = None,
     transition: str = "gibbs",
     sweeps: int = 1,
-    schedule: str | ArrayLike = "linear",
+    schedule: str | ArrayLike | None = None,
     base: str | Base | Sequence[ArrayLike] = "uniform",
     seed: int = 0,
     first_chain: int = 0,
     precision: str = "single",
+    tolerance: float | None = None,
+    budget: float | None = None,
+    record: bool = False,
     engine: str = "auto",
     threads: int | None = None,
     progress: bool | Tick = False,
@@ -207,20 +252,23 @@ def estimate(
     Parameters
     ----------
     model
-        See `rbm`, `load`.
+        See `rbm`, `load`; also anything that `as_model` takes.
     method
         ``"mais"`` sums the larger side out exactly; ``"mais-v"`` samples v and sums h out, ``"mais-h"`` the
         reverse; ``"ais"`` samples both sides (the paper's T_k, eq. T_k_bipartite).
     steps, chains
-        K annealing steps and N independent chains.
+        K annealing steps and N independent chains; 1000 each by default.
     transition, sweeps
         ``"gibbs"``: blocked Gibbs; ``"metropolis"``: with sweeps of single flips of the summed-out side in
         between (Roussel et al. 2021; spins and binaries only).
     schedule
-        ``"linear"``, or any increasing list of β from 0 to 1 (which then decides the number of steps).
+        ``"linear"``, the paper's; ``"adaptive"``, fitted by a short pilot run (see `adaptive`); or any increasing
+        list of β from 0 to 1 (which then decides the number of steps). Adaptive by default, but linear if `steps`
+        is given.
     base
-        P_0: ``"uniform"``, ``"biases"`` (independent variables with the model's own fields over T), or a pair
-        (visible fields, hidden fields) of P_0 ∝ exp(b0·v + c0·h).
+        P_0: ``"uniform"``, ``"biases"`` (independent variables with the model's own fields over T), ``"mean-field"``
+        (with their self-consistent fields), what `data_base` makes of data, or a pair (visible fields, hidden
+        fields) of P_0 ∝ exp(b0·v + c0·h).
     seed, first_chain
         Uniforms are addressed by (seed, chain, step, side, unit): chains 0–499 and 500–999 run apart and
         joined are chains 0–999, to the last bit.
@@ -229,6 +277,11 @@ def estimate(
         float32 fields would cost the weights more than about 0.001, or when the couplings are so weak that
         rounding would show beside the spread of the weights. ``"double"``: all float64. The NumPy reference
         always computes in float64.
+    tolerance, budget
+        Half the width that the 95 % interval of F should have: pilots then choose the schedule, K and N (see
+        `tolerance`), within `budget` seconds if that is given.
+    record
+        Keep the log-weights after every step, for ln Z(β) along the way (`Estimate.curve`).
     engine
         ``"auto"``, ``"numba"`` or ``"numpy"`` (the readable reference).
     threads
@@ -236,11 +289,9 @@ def estimate(
     progress
         True for a bar on stderr (on a terminal, after a second), or a function that hears the fraction done.
     """
-    plan = make_plan(
-        model,
+    options: dict[str, Any] = dict(
         method=method,
         steps=steps,
-        chains=chains,
         transition=transition,
         sweeps=sweeps,
         schedule=schedule,
@@ -248,20 +299,52 @@ def estimate(
         seed=seed,
         first_chain=first_chain,
         precision=precision,
+        whole_model=record,
     )
+    workers = cores(threads)
+    begin = time.perf_counter()
+    if tolerance is not None:
+        from .tolerance import to_tolerance  # which needs this module
+
+        if chains is not None or record:
+            raise ValueError("tolerance chooses the chains itself: leave out chains and record")
+        return to_tolerance(model, tolerance, budget, engine, workers, progress, **options)
+    if budget is not None:
+        raise ValueError("budget goes with tolerance")
+    with ticker(progress, method) as tick:
+        options["chains"] = DEFAULT_CHAINS if chains is None else chains
+        plan = ready_plan(model, workers, lambda fraction: None, **options)
+        watch = Watch(recorded_steps(plan), plan.chains) if record else None
+        result = run_plan(plan, engine, workers, tick, watch)
+    curve = None
+    if watch is not None:
+        betas = plan.betas[watch.steps]
+        curve = Curve(betas, watch.log_weights + betas[:, None] * plan.parts.log_ratio, result.log_z0)
+    return replace(result, curve=curve, seconds=time.perf_counter() - begin)
+
+
+_RECORD_BYTES = 1 << 28
+
+
+def recorded_steps(plan: Plan) -> NDArray[np.int64]:
+    """Return all steps, or as many evenly spread ones as a quarter of a GiB of log-weights has room for."""
+    room = max(2, _RECORD_BYTES // (8 * plan.chains))
+    return np.unique(np.linspace(1, plan.steps, min(room, plan.steps)).round().astype(np.int64))
+
+
+def run_plan(plan: Plan, engine: str, threads: int, tick: Tick, watch: Watch | None = None) -> Estimate:
+    """Run a plan and weigh up what comes out."""
     engine = engines.choose(plan, engine)
-    threads = cores(threads)
     start = time.perf_counter()
-    # an overflow is no warning but an error, below
-    with ticker(progress, plan.method) as tick, np.errstate(over="ignore", invalid="ignore"):
-        log_weights = engines.run(plan, engine, threads, tick)
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow is no warning but an error, below
+        log_weights = engines.run(plan, engine, threads, tick, watch)
     if not np.isfinite(log_weights).all():
         raise ValueError("the log-weights are not finite: the parameters are too large for floating point")
     log_weights.flags.writeable = False
     return Estimate(
         log_weights=log_weights,
-        log_z0=plan.base.log_z(model),
-        variables=model.n_variables,
+        log_z0=plan.base.log_z(plan.model),
+        variables=plan.model.n_variables,
         method=plan.method,
         steps=plan.steps,
         transition=plan.transition,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,14 @@ from .bases import Base, make_base
 from .checks import whole
 from .components import Parts, cut
 from .models import BipartiteMRF
+from .random import REVERSE, stream
 from .schedules import DEFAULT_STEPS, betas
 from .transitions import TRANSITIONS
 from .units import Array
 
 METHODS = ("ais", "mais", "mais-v", "mais-h")
 PRECISIONS = ("single", "double")
+DEFAULT_CHAINS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +40,7 @@ class Plan:
     first_chain: int
     seed: int
     precision: str
+    start: Array | None = None  # states of the sampled side, a row per chain; drawn from P_0 without them
 
     @property
     def steps(self) -> int:
@@ -51,6 +54,27 @@ class Plan:
         if self.method != "mais-h":
             return model, base, False
         return model.transposed(), base.transposed(), True
+
+    def reversed(self, start: Array, equilibration: int = 0) -> Plan:
+        """Return the plan of the reverse process (eq. reverse_process) from samples of P_K, a row per chain.
+
+        Its weights are those of Z_0/Z. The chains first take `equilibration` moves under P_K.
+        """
+        model, base, swap = self.oriented()
+        if self.transition == "metropolis":  # the reverse of a sweep takes the units from last to first
+            w, b, c = model.weights[:, ::-1], model.visible_bias, model.hidden_bias[::-1]
+            model = BipartiteMRF(w, b, c, model.visible_units, model.hidden_units, model.temperature)
+            base = Base(base.visible, base.hidden[::-1])
+        if swap:
+            model, base = model.transposed(), base.transposed()
+        return replace(
+            self,
+            parts=Parts(model, base, -self.parts.log_ratio),
+            betas=np.concatenate([np.full(equilibration, self.betas[-1]), self.betas[::-1]]),
+            chains=len(start),
+            seed=stream(self.seed, REVERSE),
+            start=start,
+        )
 
     def fingerprint(self) -> str:
         """Hash of all but the chains and the seed: estimates that share it estimate the same thing."""
@@ -71,7 +95,7 @@ def make_plan(
     *,
     method: str = "mais",
     steps: int = DEFAULT_STEPS,
-    chains: int = 1000,
+    chains: int = DEFAULT_CHAINS,
     transition: str = "gibbs",
     sweeps: int = 1,
     schedule: str | ArrayLike = "linear",
@@ -79,8 +103,13 @@ def make_plan(
     seed: int = 0,
     first_chain: int = 0,
     precision: str = "single",
+    whole_model: bool = False,
 ) -> Plan:
-    """Validate the arguments of `estimate` and settle what is left open."""
+    """Validate the arguments of `estimate` and settle what is left open.
+
+    With `whole_model` nothing is summed exactly beforehand, so that the states are those of the whole model and
+    the weights on the way those of its P_k.
+    """
     if not isinstance(model, BipartiteMRF):
         raise ValueError(f"model is a {type(model).__name__}; it must be a BipartiteMRF (see rbm, load)")
     for value, known, argument in (
@@ -93,7 +122,7 @@ def make_plan(
     sweeps = whole(sweeps, "sweeps", 1, 10**6) if transition == "metropolis" else 0
     path = betas(schedule, steps)
     start = make_base(base, model)
-    parts = cut(model, start)
+    parts = Parts(model, start, model.natural.offset) if whole_model else cut(model, start)
     if method == "mais":  # sum out the larger side (paper, section on the size ratio)
         sampled = parts.annealed or model
         method = "mais-v" if sampled.n_hidden >= sampled.n_visible else "mais-h"

@@ -11,6 +11,7 @@ from .checks import whole
 from .units import Array
 
 DEFAULT_STEPS = 1000
+SCHEDULES = ("linear", "adaptive")
 _MAX_FILE_BYTES = 1 << 30
 
 
@@ -18,12 +19,12 @@ def betas(schedule: str | ArrayLike, steps: int = DEFAULT_STEPS) -> Array:
     """Return β_0 … β_K: ``"linear"`` with K = `steps`, or the given increasing list from 0 to 1."""
     if isinstance(schedule, str):
         if schedule != "linear":
-            raise ValueError(f"schedule is {schedule!r}; it must be 'linear' or a list of β from 0 to 1")
+            raise ValueError(f"schedule is {schedule!r}; it must be 'linear', 'adaptive' or a list of β from 0 to 1")
         return np.linspace(0.0, 1.0, whole(steps, "steps", 1, 2**31) + 1)
     try:
         sequence = np.array(schedule, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError("schedule must be 'linear' or a list of numbers from 0 to 1") from None
+        raise ValueError("schedule must be 'linear', 'adaptive' or a list of numbers from 0 to 1") from None
     if sequence.ndim != 1 or len(sequence) < 2:
         raise ValueError("schedule must list at least two β: 0 first and 1 last")
     if not np.isfinite(sequence).all():

@@ -1,8 +1,9 @@
 """The kinds of variable a side of the graph can be made of.
 
-A kind knows three things about a whole side of independent variables whose natural parameters ("fields")
-are given: the log-normaliser, how to draw states from uniforms, and how its features relate to variables.
-AIS and mAIS need nothing else: along the path P_k only the fields change.
+A kind knows about a whole side of independent variables whose natural parameters ("fields") are given: the
+log-normaliser, how to draw states from uniforms, and how its features relate to variables. AIS and mAIS need
+nothing else: along the path P_k only the fields change. Bases and thermodynamics also ask for the first two
+derivatives of the log-normaliser, the mean and its response to a change of the fields.
 
 ``fields`` has shape (chains, features); ``uniforms`` has shape (chains, variables), one per variable.
 """
@@ -54,6 +55,18 @@ class Units(Protocol):
         """Draw the side's states given its fields, shape (chains, features)."""
         ...
 
+    def mean(self, fields: Array) -> Array:
+        """Mean of every feature given the fields."""
+        ...
+
+    def response(self, fields: Array, change: Array) -> Array:
+        """Derivative of the mean along a change of the fields: the covariance of the features times it."""
+        ...
+
+    def fields_of(self, mean: Array) -> Array:
+        """Fields that have this mean (which no feature of a discrete variable may reach surely)."""
+        ...
+
 
 class _Scalar:
     """A kind whose variables have one feature each."""
@@ -94,6 +107,15 @@ class TwoState(_Scalar):
         likelier = np.copysign(1.0, a)
         spin = np.where(uniforms * (1.0 + e) < e, -likelier, likelier)
         return self.offset + self.scale * spin
+
+    def mean(self, fields: Array) -> Array:
+        return self.offset + self.scale * np.tanh(self.scale * fields)
+
+    def response(self, fields: Array, change: Array) -> Array:
+        return self.scale**2 * (1.0 - np.tanh(self.scale * fields) ** 2) * change
+
+    def fields_of(self, mean: Array) -> Array:
+        return np.arctanh((mean - self.offset) / self.scale) / self.scale
 
 
 @dataclass(frozen=True)
@@ -162,6 +184,18 @@ class Categorical:
             one_hot[:, ends] += missed
         return one_hot
 
+    def mean(self, fields: Array) -> Array:
+        starts, owners, _, weights = self._weights(fields)
+        return weights / np.add.reduceat(weights, starts, axis=1)[:, owners]
+
+    def response(self, fields: Array, change: Array) -> Array:
+        starts, owners, _, _ = self._weights(fields)
+        p = self.mean(fields)
+        return p * (change - np.add.reduceat(p * change, starts, axis=1)[:, owners])
+
+    def fields_of(self, mean: Array) -> Array:
+        return np.log(mean)
+
     def _weights(self, fields: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, Array]:
         counts = self.counts(fields.shape[1])
         starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
@@ -194,6 +228,15 @@ class Gaussian(_Scalar):
 
     def draw(self, fields: Array, uniforms: Array) -> Array:
         return fields / self.gamma + ndtri(uniforms) / np.sqrt(self.gamma)
+
+    def mean(self, fields: Array) -> Array:
+        return fields / self.gamma
+
+    def response(self, fields: Array, change: Array) -> Array:
+        return np.broadcast_to(change / self.gamma, fields.shape)
+
+    def fields_of(self, mean: Array) -> Array:
+        return mean * self.gamma
 
 
 SPIN = TwoState("spin", offset=0.0, scale=1.0)

@@ -8,6 +8,7 @@ from .. import annealing
 from ..parallel import Tick
 from ..plan import Plan
 from ..units import Array
+from ..watch import Watch
 
 ENGINES = ("auto", "numpy", "numba")
 
@@ -23,20 +24,23 @@ def choose(plan: Plan, engine: str) -> str:
     return ("numba" if fast else "numpy") if engine == "auto" else engine
 
 
-def run(plan: Plan, engine: str, threads: int, tick: Tick) -> Array:
-    """Return ln W of every chain of the plan (Z_0 left out) from the named engine (see `choose`)."""
+def run(plan: Plan, engine: str, threads: int, tick: Tick, watch: Watch | None = None) -> Array:
+    """Return ln W of every chain of the plan (Z_0 left out) from the named engine (see `choose`).
+
+    `watch` notes what it wants on the way; it knows nothing of what the plan sums exactly.
+    """
     if plan.parts.annealed is None:
         return np.full(plan.chains, plan.parts.log_ratio)
     if engine == "numpy":
-        return annealing.anneal(plan, tick) + plan.parts.log_ratio
-    marginal, joint = run_both(plan, threads, tick)
+        return annealing.anneal(plan, tick, watch) + plan.parts.log_ratio
+    marginal, joint = run_both(plan, threads, tick, watch)
     return marginal if joint is None else joint
 
 
-def run_both(plan: Plan, threads: int, tick: Tick) -> tuple[Array, Array | None]:
+def run_both(plan: Plan, threads: int, tick: Tick, watch: Watch | None = None) -> tuple[Array, Array | None]:
     """Return the log-weights of mAIS and, if the plan's method is AIS, of AIS along the same paths."""
     from . import numba_cpu  # imported here: Numba takes a second to load
 
-    marginal, joint = numba_cpu.anneal(plan, threads, tick)
+    marginal, joint = numba_cpu.anneal(plan, threads, tick, watch)
     shift = plan.parts.log_ratio
     return marginal + shift, None if joint is None else joint + shift

@@ -111,6 +111,8 @@ def _make(sources: int) -> Any:
     ):  # fmt: skip
         """Carry the blocks in v, h, log_weights and joint from step span[0] to step span[1] of 0 … K.
 
+        v is first drawn from the base if span[2] is not zero.
+
         `up` holds the weights into the summed-out side, `down` those into the sampled one, `flips` the former
         again as the Metropolis sweeps read them. `log_weights` are those of mAIS; `joint`, of the same shape,
         takes those of AIS along the same path. `flips`, bases and `joint` are None or not at compile time.
@@ -119,12 +121,12 @@ def _make(sources: int) -> Any:
         steps = len(betas) - 1
         k0, k1 = seed & LOW, seed >> WORD
         side_v, side_h = uint64(sides[0]), uint64(sides[1])
-        zero = splat(betas[0])
+        zero = splat(betas[0] - betas[0])  # of the right type
         one = zero + 1.0
         together = 1 if flips is None else 2  # blocks carried side by side
         for first in range(0, v.shape[0], together):
             for block in range(first, first + together):
-                if span[0] == 0:
+                if span[2]:
                     chain = lane_numbers() + uint64(first_chain + block * LANES)
                     for unit in range(v.shape[1]):
                         store(v, (block * v.shape[1] + unit) * LANES, _under(base_v, betas[0], zero, unit))

@@ -17,6 +17,7 @@ from ..parallel import Tick, run_jobs
 from ..plan import Plan
 from ..random import HIDDEN, VISIBLE
 from ..units import Array
+from ..watch import Watch
 from .anneal_kernel import anneal_blocks
 from .draws import TILE
 from .simd import LANES, aligned
@@ -32,10 +33,12 @@ class _Prepared:
     """A plan in the kernel's terms."""
 
     kernel_args: tuple[Any, ...]  # flips … sides
+    n_visible: int
     rows_v: int
     rows_h: int
     dtype: type
-    constant: float  # what the change to spins adds to every log-weight
+    constant: float  # what the change to spins adds to every log-weight, per unit of β
+    spin: tuple[float, float]  # a visible unit is spin[0] + spin[1]·(±1)
     operations: int  # rough cost of one chain·step, in multiply-adds
 
 
@@ -70,7 +73,8 @@ def _prepare(plan: Plan) -> _Prepared:
     )
     entries = form.weights.nnz if sp.issparse(form.weights) else form.weights.size
     operations = (2 + 20 * plan.sweeps) * entries + 40 * model.n_variables
-    return _Prepared(args, len(gap_v), len(gap_h), dtype, constant, operations)
+    spin = v.offset, v.scale  # type: ignore[attr-defined]
+    return _Prepared(args, model.n_visible, len(gap_v), len(gap_h), dtype, constant, spin, operations)
 
 
 def _single_is_poor(form: Any, b0: Array, c0: Array, steps: int) -> bool:
@@ -144,7 +148,7 @@ def _lists(into: Any, dtype: type) -> tuple[np.ndarray, ...]:
     return indptr, into.indices.astype(np.int64), into.data.astype(dtype)
 
 
-def anneal(plan: Plan, threads: int, tick: Tick) -> tuple[Array, Array | None]:
+def anneal(plan: Plan, threads: int, tick: Tick, watch: Watch | None = None) -> tuple[Array, Array | None]:
     """Return ln Λ of every chain for the annealed part of the plan and, if the method is AIS, ln W.
 
     AIS takes the path of mAIS-V, so that both come from one run. `tick` hears the fraction done.
@@ -155,26 +159,49 @@ def anneal(plan: Plan, threads: int, tick: Tick) -> tuple[Array, Array | None]:
     out = np.empty((2 if joint else 1, plan.chains))
     per_block = (prepared.rows_v + prepared.rows_h) * LANES * np.dtype(prepared.dtype).itemsize
     blocks = -(-plan.chains // LANES)
-    job_blocks = max(1, min(_JOB_BYTES // per_block, -(-blocks // (4 * threads))))
+    # a watched run stops often: larger jobs keep the kernel calls long
+    job_blocks = max(1, min(_JOB_BYTES // per_block, -(-blocks // (4 * threads if watch is None else threads))))
+    constants = prepared.constant * (plan.betas - plan.betas[0])
 
     def job(first: int) -> Iterator[int]:
         """Anneal blocks first, first+1, …; yields the number of block·steps done by each kernel call."""
         count = min(job_blocks, blocks - first)
         rows = count + (count % 2 if plan.sweeps else 0)  # Metropolis sweeps take blocks in pairs
         state = _state(prepared, rows, joint)
+        part = slice(first * LANES, min((first + count) * LANES, plan.chains))
+        if plan.start is not None:
+            _set_visible(state[0], plan.start[part], prepared)
         first_chain = np.uint64(plan.first_chain + first * LANES)
         stride = max(1, int(_CALL_OPERATIONS / (prepared.operations * LANES * count)))
-        for k in range(0, plan.steps, stride):
-            span = (k, min(k + stride, plan.steps))
-            anneal_blocks(*prepared.kernel_args, first_chain, *state, span)
-            if span[1] == plan.steps:
-                for done, weights in zip(out, state[2:], strict=False):
-                    part = done[first * LANES : (first + count) * LANES]
-                    part[:] = weights.ravel()[: len(part)] + prepared.constant
-            yield (span[1] - span[0]) * count
+        k = 0
+        while k < plan.steps:
+            stop = min(k + stride, plan.steps if watch is None else watch.next_stop(k, plan.steps))
+            anneal_blocks(*prepared.kernel_args, first_chain, *state, (k, stop, int(k == 0 and plan.start is None)))
+            if watch is not None and stop in watch:
+                weights = state[3 if joint else 2].ravel()[: part.stop - part.start] + constants[stop]
+                watch.note(stop, part, weights, _visible(state[0], part, prepared))
+            yield (stop - k) * count
+            k = stop
+        for done, weights in zip(out, state[2:], strict=False):
+            done[part] = weights.ravel()[: part.stop - part.start] + constants[-1]
 
     run_jobs(job, range(0, blocks, job_blocks), plan.steps * blocks, threads, tick)
     return out[0], out[1] if joint else None
+
+
+def _set_visible(spins: np.ndarray, start: Array, prepared: _Prepared) -> None:
+    """Put given states of the sampled side, [chain, unit], in the kernel's place for them."""
+    offset, scale = prepared.spin
+    padded = np.ones((spins.shape[0] * LANES, prepared.rows_v))
+    padded[: len(start), : prepared.n_visible] = (start - offset) / scale
+    spins[:] = padded.reshape(spins.shape[0], LANES, prepared.rows_v).transpose(0, 2, 1)
+
+
+def _visible(spins: np.ndarray, part: slice, prepared: _Prepared) -> Array:
+    """Return the states of the sampled side, [chain, unit], in the model's units."""
+    offset, scale = prepared.spin
+    rows = spins.transpose(0, 2, 1).reshape(-1, prepared.rows_v)[: part.stop - part.start, : prepared.n_visible]
+    return offset + scale * rows.astype(np.float64)
 
 
 def _state(prepared: _Prepared, blocks: int, joint: bool) -> tuple[Any, ...]:
@@ -192,7 +219,7 @@ def _compile(prepared: _Prepared, joint: bool) -> None:
     notice = threading.Timer(0.8, _announce)
     notice.start()
     try:
-        anneal_blocks(*prepared.kernel_args, np.uint64(0), *_state(prepared, 0, joint), (0, 0))
+        anneal_blocks(*prepared.kernel_args, np.uint64(0), *_state(prepared, 0, joint), (0, 0, 0))
     finally:
         notice.cancel()
 
