@@ -138,11 +138,23 @@ class PathSums:
     def ais(self) -> Moments:
         steps = len(self.log_p) - 1
         log_w = [(self.log_p[k] - self.log_p[k - 1]).ravel() for k in range(1, steps + 1)]
+        return self._moments(self.log_p[0].ravel(), log_w, [self.joint(k) for k in range(1, steps)])
+
+    def joint(self, k):
+        """T_k[x, x′] = P_k(h′|v′) τ_k(v′|v)."""
+        v_to_x = (self.tau(k)[:, :, None] * self.conditional(k, 1)[None]).reshape(len(self.v_states), -1)
+        return np.repeat(v_to_x, len(self.h_states), axis=0)
+
+    def reverse(self, method) -> Moments:
+        """Moments of 1/W (Z_0/Z on average) under the reverse process, from the definition of its transition."""
+        steps = len(self.log_p) - 1
+        laws = [self.log_p[k].ravel() if method == "ais" else self.marginal(k) for k in range(steps + 1)]
+        forward = self.joint if method == "ais" else self.tau
         kernels = []
-        for k in range(1, steps):
-            v_to_x = (self.tau(k)[:, :, None] * self.conditional(k, 1)[None]).reshape(len(self.v_states), -1)
-            kernels.append(np.repeat(v_to_x, len(self.h_states), axis=0))
-        return self._moments(self.log_p[0].ravel(), log_w, kernels)
+        for k in range(steps - 1, 0, -1):
+            p = np.exp(laws[k] - np.logaddexp.reduce(laws[k]))
+            kernels.append(forward(k).T * p[None, :] / p[:, None])
+        return self._moments(laws[-1], [laws[k - 1] - laws[k] for k in range(steps, 0, -1)], kernels)
 
     def _moments(self, log_start, log_w, kernels) -> Moments:
         p = np.exp(log_start - np.logaddexp.reduce(log_start))

@@ -167,7 +167,11 @@ def test_forms_of_data(rng, monkeypatch, weights):
         ("categorical:2,4", [[0, 1, 0, 0, 0, 0]], r"data\[0\] gives variable 1 0 states"),
         ("gaussian", [[0, 0, 0, 0, 0, np.inf]], r"data\[0, 5\] is inf; Gaussian units want finite"),
         ("gaussian", np.full(6, 1e200), "too large for floating point"),
-        ("categorical:3", np.zeros((4, 2)), "data has 2 columns; the model has 6 visible features: 2 variables as one-hot"),
+        (
+            "categorical:3",
+            np.zeros((4, 2)),
+            "data has 2 columns; the model has 6 visible features: 2 variables as one-hot",
+        ),
         ("binary", np.zeros((4, 5)), "data has 5 columns; the model has 6 visible features$"),
         ("binary", np.zeros((2, 3, 6)), "data has 3 dimensions"),
         ("binary", 1.0, "data has 0 dimensions"),
@@ -195,7 +199,9 @@ def test_rows_cover_the_whole_visible_side_of_a_deep_model(rng):
     sizes = (4, 3, 2)
     weights = [rng.normal(size=(n, m)) for n, m in itertools.pairwise(sizes)]
     deep = mg.dbm(weights, [rng.normal(size=n) for n in sizes])
-    with pytest.raises(ValueError, match=r"data has 4 columns; the model has 6 visible features: .* all its even layers"):
+    with pytest.raises(
+        ValueError, match=r"data has 4 columns; the model has 6 visible features: .* all its even layers"
+    ):
         mg.log_likelihood(deep, np.zeros((2, 4)))
     result = mg.log_likelihood(deep, all_states(deep))
     assert np.logaddexp.reduce(result.per_sample) == pytest.approx(0.0, abs=1e-10)

@@ -1,5 +1,6 @@
 """Free energies of bipartite Markov random fields by (marginalized) annealed importance sampling."""
 
+from . import plots
 from .bases import data_base
 from .bounds import Bounds, bound
 from .estimate import Curve, Estimate, estimate
@@ -34,6 +35,7 @@ __all__ = [
     "ising_grid",
     "load",
     "log_likelihood",
+    "plots",
     "potts",
     "potts_grid",
     "rbm",

@@ -103,6 +103,8 @@ class Bounds:
                 "the reverse chains start from samples of the forward run, not of the model itself: "
                 "the lower bound and Bennett's estimate are approximate"
             )
+        if self.lower > self.upper:
+            found.append("the two bounds contradict each other: the samples cannot be those of the model")
         if self.overlap < MIN_OVERLAP:
             found.append(
                 f"only about {self.overlap:.1f} chains of one direction overlap with the other: do not trust Bennett's "
@@ -287,4 +289,5 @@ def bennett(forward: Array, reverse: Array) -> Bennett:
         for log_values in log_f(delta)
     ]
     variance = sum(inverse) - 1.0 / len(forward) - 1.0 / len(reverse)
-    return Bennett(delta, math.sqrt(max(variance, 0.0)), 1.0 / max(inverse))
+    alone = min(len(forward), len(reverse)) == 1  # which says nothing of the spread
+    return Bennett(delta, math.inf if alone else math.sqrt(max(variance, 0.0)), 1.0 / max(inverse))

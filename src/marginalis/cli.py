@@ -485,6 +485,7 @@ def calibrate(
     """Check on random models that 95 % intervals hold 95 % of the time, or warn."""
     from .experiments import calibration
 
+    calibration.make_folder(out)
     result = calibration.calibrate(
         repeats=calibration.REPEATS if repeats is None else repeats,
         seed=seed,

@@ -23,7 +23,7 @@ from .units import Array
 
 MIN_TAIL = 5  # distinct weights that a tail fit needs
 FEW_CHAINS = 10  # below, spread and tail are not known well enough to judge by
-LARGE_ERROR = 0.3  # relative error of the mean weight that the spread of the log-weights foretells
+LARGE_ERROR = 0.35  # relative error of the mean weight that the spread of the log-weights foretells
 AMPLE_ESS = 200.0  # enough, however much the log-weights spread
 LOW_ESS = 5.0
 LARGE_SHARE = 0.5

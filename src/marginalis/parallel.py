@@ -64,6 +64,7 @@ def run_jobs(
             for thread in workers:
                 thread.join(0.1 / threads)
             tick(done / total)
+        tick(done / total)  # however fast they were
     finally:
         stop.set()
         for thread in workers:

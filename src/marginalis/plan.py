@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from .bases import Base, make_base
 from .checks import whole
 from .components import Parts, cut
-from .models import BipartiteMRF
+from .models import BipartiteMRF, as_model
 from .random import REVERSE, stream
 from .schedules import DEFAULT_STEPS, betas
 from .transitions import TRANSITIONS
@@ -110,8 +110,7 @@ def make_plan(
     With `whole_model` nothing is summed exactly beforehand, so that the states are those of the whole model and
     the weights on the way those of its P_k.
     """
-    if not isinstance(model, BipartiteMRF):
-        raise ValueError(f"model is a {type(model).__name__}; it must be a BipartiteMRF (see rbm, load)")
+    model = as_model(model)
     for value, known, argument in (
         (method, METHODS, "method"),
         (transition, TRANSITIONS, "transition"),

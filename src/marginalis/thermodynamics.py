@@ -9,6 +9,7 @@ h, d ln Σ_h e^{xA}/dx is the mean of A given v, and the second derivative its v
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from numpy.typing import ArrayLike
 from . import confidence
 from .adaptive import ready_plan
 from .checks import real_array, whole
-from .estimate import log_mean_exp, run_plan
+from .estimate import finite, log_mean_exp, run_plan
 from .models import BipartiteMRF
 from .parallel import Tick, cores
 from .plan import Plan
@@ -70,9 +71,10 @@ class Thermodynamics:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
+        """Return everything as plain data; what is infinite (the errors of one chain) is None."""
         facts = {name: getattr(self, name) for name in ("variables", "chains", "steps", "seconds")}
-        return {"rows": self.rows(), **facts, "warnings": list(self.warnings)}
+        rows = [{name: finite(value) for name, value in row.items()} for row in self.rows()]
+        return {"rows": rows, **facts, "warnings": list(self.warnings)}
 
     def to_json(self) -> str:
         """Return everything as one JSON object."""
@@ -192,8 +194,10 @@ def _averages(log_weights: Array, log_z: float, values: Array, x: float, largest
         (log_z + beta * energy, on_log_z - x * on_mean),
         (x**2 * variance, x**2 * on_variance),
     )
-    blur = n / (n - 1.0) if n > 1 else np.inf
-    numbers = [number for value, influence in pairs for number in (value, float(np.sqrt(blur * influence @ influence)))]
+    numbers = []
+    for value, influence in pairs:
+        error = math.sqrt(n / (n - 1.0) * float(influence @ influence)) if n > 1 else math.inf
+        numbers += [value, error]
     return [*numbers, 1.0 / float(w @ w)]
 
 

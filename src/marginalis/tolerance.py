@@ -70,7 +70,8 @@ def to_tolerance(
     fixed = options["steps"] is not None or not isinstance(schedule, str)
     adaptive = isinstance(schedule, str) and schedule == "adaptive"
     options["schedule"] = "linear" if adaptive else schedule
-    options["steps"] = options["steps"] or (_FIRST_STEPS if isinstance(schedule, str) else DEFAULT_STEPS)
+    if options["steps"] is None:
+        options["steps"] = _FIRST_STEPS if isinstance(schedule, str) else DEFAULT_STEPS
     plan = make_plan(model, **options)
     work = _Work(plan, engine, threads, goal, time.perf_counter() + seconds, fixed, adaptive)
     with ticker(progress, "to tolerance") as tick:

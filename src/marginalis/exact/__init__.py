@@ -16,7 +16,7 @@ from ..progress import ticker
 from ..units import Gaussian, TwoState
 from .structure import grid_arrays, layer_arrays, ordered_factors
 
-METHODS = ("auto", "enumeration", "layers", "transfer", "elimination", "kac-ward", "kaufman", "gaussian")
+METHODS = ("auto", "enumeration", "layers", "transfer", "kac-ward", "kaufman", "gaussian", "elimination")
 
 # Rates of one thread, cautious figures: what a model is refused or a method preferred by.
 _PAIRS_PER_SECOND = 4e9  # one state of the enumerated side times one spin of the other

@@ -1,0 +1,302 @@
+"""Do 95 % intervals hold 95 % of the time, and do the warnings speak where they do not? (docs/calibration.md)
+
+Chains are independent, so one run of many gives many estimates of N chains. A cell is a kind of model at one setting
+with one method, K and N; its estimates come from several random models with exact ln Z.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from operator import methodcaller
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import confidence, engines
+from ..checks import whole
+from ..exact import exact_log_z
+from ..examples import ising_grid, potts_grid, random_dbm, rbm_gaussian, rbm_hopfield
+from ..io import check_writable, write_whole
+from ..models import BipartiteMRF, rbm
+from ..parallel import Tick, cores, run_jobs
+from ..plan import make_plan
+from ..progress import ticker
+from ..units import Array
+from . import _csv
+from .experiment import Summary
+from .intervals import FAST, SLOW, Sample, chosen
+from .sampling import derive
+
+INV_T = (0.5, 1.0, 2.0, 4.0, 8.0, 20.0)
+STEPS = (2, 5, 10, 30, 100, 1000)
+CHAINS = (20, 50, 100, 300, 1000, 3000)
+INSTANCES = 3
+REPEATS = 900  # estimates per cell, at most
+FEWEST = 150  # a cell with fewer estimates is left out
+WORK = 6_000_000  # chains × steps of one run; the NumPy engine gets a twentieth
+SHORTEST, LONGEST = 15_000, 300_000  # chains of one run, whatever the work
+SLOW_REPEATS, SLOW_CHAINS = 60, 1000  # of each model, for the dear intervals
+GOOD = (0.93, 0.97)
+REGIMES = (0.3, 0.6, 1.0, 1.5, 2.0, 3.0, np.inf)  # standard deviation of the log-weights
+
+
+class Case(NamedTuple):
+    """A kind of random model, and the values of its parameter (1/T, T or the scale of its couplings)."""
+
+    name: str
+    settings: tuple[float, ...]
+    make: Callable[[float, int], BipartiteMRF]
+
+
+class Piece(NamedTuple):
+    """One run: a model and a number of steps."""
+
+    case: Case
+    setting: float
+    steps: int
+    instance: int
+
+
+class Calibration(NamedTuple):
+    """Every cell; each interval by regime and N; and how often the warnings are right, by N."""
+
+    cells: Summary
+    intervals: Summary
+    alarms: Summary
+
+
+def _sizes(seed: int) -> tuple[int, int]:
+    rng = np.random.default_rng(seed)
+    return int(rng.integers(8, 17)), int(rng.integers(10, 31))
+
+
+def _binary(scale: float, seed: int) -> BipartiteMRF:
+    rng, (v, h) = np.random.default_rng(seed), _sizes(seed)
+    fields = rng.normal(scale=0.5, size=v), rng.normal(scale=0.5, size=h)
+    return rbm(rng.normal(scale=scale, size=(v, h)), *fields, units="binary")
+
+
+def _ising(temperature: float, seed: int) -> BipartiteMRF:
+    return ising_grid((6, 6), field="uniform:0.1", periodic=True, temperature=temperature, seed=seed)
+
+
+CASES = (
+    Case("rbm-gaussian", INV_T, lambda x, seed: rbm_gaussian(*_sizes(seed), temperature=1.0 / x, seed=seed)),
+    Case("rbm-hopfield", INV_T, lambda x, seed: rbm_hopfield(*_sizes(seed), temperature=1.0 / x, seed=seed)),
+    Case("rbm-binary", (0.3, 1.0, 2.0), _binary),
+    Case("ising", (1.5, 2.27, 4.0), _ising),
+    Case("glass", (0.5, 1.0, 2.0), lambda x, seed: ising_grid((6, 6), coupling="pm:1", temperature=x, seed=seed)),
+    Case("potts", (0.7, 1.5), lambda x, seed: potts_grid((3, 3), 3, coupling="uniform:1.5", temperature=x, seed=seed)),
+    Case("dbm", (1.0, 4.0), lambda x, seed: random_dbm([6, 10, 6], scale=x, seed=seed)),
+)
+
+
+def calibrate(
+    *,
+    repeats: int = REPEATS,
+    seed: int = 0,
+    threads: int | None = None,
+    quick: bool = False,
+    progress: bool | Tick = False,
+) -> Calibration:
+    """Run the study; `repeats` is the number of estimates per cell, where the run is not too long for it.
+
+    `quick` takes one kind of model at a few settings, and K and N up to 30 and 300.
+    """
+    each = -(-whole(repeats, "repeats", FEWEST, 10**6) // INSTANCES)
+    seed = whole(seed, "seed", 0, 2**64 - 1)
+    cases = (CASES[0]._replace(settings=(0.5, 2.0, 20.0)), CASES[4]._replace(settings=(1.0,))) if quick else CASES
+    pieces = [
+        Piece(case, setting, steps, instance)
+        for case in cases
+        for setting in case.settings
+        for steps in STEPS
+        for instance in range(INSTANCES)
+        if steps <= (30 if quick or case.name == "potts" else STEPS[-1])
+    ]
+    sizes = [n for n in CHAINS if not quick or n <= 300]
+    found: dict[Piece, list[dict[str, Any]]] = {}
+
+    def work(piece: Piece) -> Iterator[float]:
+        found[piece] = _measure(piece, sizes, each, seed)
+        yield 1.0
+
+    with ticker(progress, "calibrate") as tick:
+        run_jobs(work, pieces, len(pieces), cores(threads), tick)
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for piece in pieces:
+        for part in found[piece]:
+            key = (piece.case.name, piece.setting, piece.steps, part["method"], part["chains"])
+            groups.setdefault(key, []).append(part)
+    merged = [(key, {k: _join([p[k] for p in parts]) for k in parts[0]}) for key, parts in groups.items()]
+    merged = [(key, cell) for key, cell in merged if len(cell["warned"]) >= FEWEST]
+    cells = [_cell(*item) for item in merged]
+    return Calibration(cells, _intervals(merged), _alarms(cells))
+
+
+def _join(parts: Sequence[Any]) -> Any:
+    """Concatenate arrays (inside dictionaries, too); keep the first of anything else."""
+    if isinstance(parts[0], dict):
+        return {k: _join([p[k] for p in parts]) for k in parts[0]}
+    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else parts[0]
+
+
+def _measure(piece: Piece, sizes: Sequence[int], repeats: int, seed: int) -> list[dict[str, Any]]:
+    """Judge every interval on one run: per method and N, what covers ln Z, how wide it is, and what is warned of."""
+    case, setting, steps, instance = piece
+    model = case.make(setting, derive(seed, "calibration", case.name, instance) % 2**32)
+    work = WORK // 20 if case.name == "potts" else WORK
+    chains = max(SHORTEST, min(repeats * sizes[-1], LONGEST, work // steps))
+    own = derive(seed, "calibration", "chains", case.name, setting, steps, instance)
+    exact = exact_log_z(model, threads=1)
+    plan = make_plan(model, method="ais", steps=steps, chains=chains, seed=own)
+    errors: dict[str, Array] = {}
+    if engines.choose(plan, "auto") == "numba":
+        errors["mais"], joint = engines.run_both(plan, 1, lambda fraction: None)
+        assert joint is not None
+        errors["ais"] = joint
+    else:
+        for method in ("ais", "mais"):
+            plan = make_plan(model, method=method, steps=steps, chains=chains, seed=own)
+            errors[method] = engines.run(plan, "numpy", 1, lambda fraction: None)
+    shift = plan.base.log_z(model) - exact
+    return [
+        {"method": method, "chains": n, **_judge((log_weights + shift)[: min(repeats, chains // n) * n].reshape(-1, n))}
+        for method, log_weights in errors.items()
+        for n in sizes
+        if chains >= n
+    ]
+
+
+def _judge(rows: Array) -> dict[str, Any]:
+    """Rows are estimates; their log-weights are such that ln E[W] = 0."""
+    sample = Sample(rows)
+    ends = {"chosen": chosen(sample)} | {name: f(sample) for name, f in FAST.items()}
+    if sample.n <= SLOW_CHAINS:
+        few = Sample(rows[:SLOW_REPEATS])
+        ends |= {name: f(few) for name, f in SLOW.items()}
+    spread = sample.log_mean - sample.log_mean.mean()
+    return {
+        "warned": np.array([bool(confidence.doubts(row)) for row in rows]),
+        "covered": {name: (low <= 0.0) & (high >= 0.0) for name, (low, high) in ends.items()},
+        "width": {name: high - low for name, (low, high) in ends.items()},
+        "ess": sample.w.sum(axis=1) ** 2 / (sample.w**2).sum(axis=1),
+        "deviation": spread**2 * len(rows) / max(len(rows) - 1, 1),
+        "spread": np.full(len(rows), rows.std()),
+    }
+
+
+def _ideal(cell: dict[str, Any]) -> float:
+    """Width of an interval that knows the standard deviation of the estimates."""
+    return max(3.92 * float(cell["deviation"].mean()) ** 0.5, 1e-12)
+
+
+def _cell(key: tuple[Any, ...], cell: dict[str, Any]) -> dict[str, Any]:
+    covered, warned = cell["covered"]["chosen"], cell["warned"]
+    silent = covered[~warned]
+    return {
+        **dict(zip(("model", "setting", "steps", "method", "chains"), key, strict=True)),
+        "spread": float(cell["spread"].mean()),
+        "ess": float(np.median(cell["ess"])),
+        "repeats": len(warned),
+        "coverage": float(covered.mean()),
+        "coverage_delta": float(cell["covered"]["delta"].mean()),
+        "width": float(cell["width"]["chosen"].mean()) / _ideal(cell),
+        "warned": float(warned.mean()),
+        "coverage_unwarned": float(silent.mean()) if len(silent) else None,
+        "silent_miss": float((~covered & ~warned).mean()),
+    }
+
+
+def _intervals(cells: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]) -> Summary:
+    """Mean and worst coverage over cells, and the median of their mean widths, by regime and N."""
+    groups: dict[tuple[float, int, str], list[tuple[float, float]]] = {}
+    for key, cell in cells:
+        regime = next(x for x in REGIMES if cell["spread"].mean() < x)
+        for name, covered in cell["covered"].items():
+            found = float(covered.mean()), float(cell["width"][name].mean()) / _ideal(cell)
+            groups.setdefault((regime, key[-1], name), []).append(found)
+    order = ["chosen", *FAST, *SLOW]
+    rows = []
+    for (regime, chains, name), pairs in sorted(groups.items(), key=lambda g: (*g[0][:2], order.index(g[0][2]))):
+        coverage, width = np.array(pairs).T
+        rows.append(
+            {
+                "spread_below": None if np.isinf(regime) else regime,
+                "chains": chains,
+                "interval": name,
+                "cells": len(pairs),
+                "coverage": float(coverage.mean()),
+                "worst": float(coverage.min()),
+                "width": float(np.median(width)),
+            }
+        )
+    return rows
+
+
+def side_by_side(intervals: Summary) -> Summary:
+    """Mean coverage over cells of all N, a row per regime and a column per interval."""
+    rows = []
+    for regime in dict.fromkeys(row["spread_below"] for row in intervals):
+        here = [row for row in intervals if row["spread_below"] == regime]
+        new: dict[str, Any] = {"spread": f"over {REGIMES[-2]:g}" if regime is None else f"below {regime:g}"}
+        for name in dict.fromkeys(row["interval"] for row in here):
+            cells, coverage = np.array([(r["cells"], r["coverage"]) for r in here if r["interval"] == name]).T
+            new[name] = round(float((cells * coverage).sum() / cells.sum()), 3)
+        rows.append(new)
+    return rows
+
+
+def _alarms(cells: Summary) -> Summary:
+    """How often the warnings are right, by N; a cell is quiet if at most half of its estimates are warned of."""
+    rows = []
+    for chains in sorted({cell["chains"] for cell in cells}):
+        here = [cell for cell in cells if cell["chains"] == chains]
+        quiet = [cell for cell in here if cell["warned"] <= 0.5]
+        found = [cell["coverage_unwarned"] for cell in quiet]
+        counts = [round(cell["repeats"] * (1.0 - cell["warned"])) for cell in quiet]
+        good = [inside(cell["coverage"], cell["repeats"], 2.0) for cell in here]
+        false = [cell["warned"] for cell, fine in zip(here, good, strict=True) if fine]
+        poor = [cell for cell, fine in zip(here, good, strict=True) if not fine and cell["coverage"] < GOOD[0]]
+        missed = [1.0 - cell["warned"] for cell in poor]
+        unwarned = sum(cell["repeats"] * (1.0 - cell["warned"]) for cell in here)
+        silent = sum(cell["repeats"] * cell["silent_miss"] for cell in here)
+        rows.append(
+            {
+                "chains": chains,
+                "cells": len(here),
+                "warned": float(np.mean([cell["warned"] for cell in here])),
+                "coverage_unwarned": 1.0 - silent / unwarned if unwarned else None,
+                "quiet_cells": len(quiet),
+                "outside": sum(not inside(rate, count) for rate, count in zip(found, counts, strict=True)),
+                "worst": min(found, default=None),
+                "best": max(found, default=None),
+                "false_alarms": float(np.mean(false)) if false else None,  # where the coverage is good all the same
+                "missed_alarms": float(np.mean(missed)) if missed else None,  # where it is below 93 %
+                "worst_silent_miss": max(cell["silent_miss"] for cell in here),
+            }
+        )
+    return rows
+
+
+def inside(rate: float, count: int, sigmas: float = 3.0) -> bool:
+    """Tell if a coverage found in `count` estimates lies in 93–97 %, but for its binomial error."""
+    noise = sigmas * (0.95 * 0.05 / count) ** 0.5
+    return GOOD[0] - noise <= rate <= GOOD[1] + noise
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder for the tables, or say at once that nothing can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"cannot write to {folder}: {error.strerror}") from None
+    check_writable(folder / "calibration.csv")
+
+
+def write(result: Calibration, folder: Path) -> None:
+    """Write the three tables as CSV."""
+    for name, rows in (("calibration", result.cells), ("intervals", result.intervals), ("alarms", result.alarms)):
+        short = [{k: round(x, 4) if isinstance(x, float) else x for k, x in row.items()} for row in rows]
+        write_whole(folder / f"{name}.csv", methodcaller("write", _csv(short).encode()))

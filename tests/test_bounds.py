@@ -1,0 +1,249 @@
+"""The reverse process against exact path sums, bounds that bracket at the promised rate, Bennett against pymbar."""
+
+import math
+
+import numpy as np
+import pytest
+from conftest import PathSums, moments_model, random_rbm, z_score
+
+import marginalis as mg
+from marginalis import engines
+from marginalis.bounds import bennett, markov_bound
+from marginalis.exact.sampling import sample_visible
+from marginalis.examples import rbm_gaussian, rbm_hopfield
+from marginalis.plan import make_plan
+
+LINEAR5 = np.linspace(0, 1, 6)
+
+
+def quiet(fraction):
+    pass
+
+
+def reverse_weights(model, method, chains, engine="numba", **options):
+    plan = make_plan(model, method=method, steps=5, chains=chains, seed=3, whole_model=True, **options)
+    start, _ = sample_visible(plan.oriented()[0], 11, np.arange(chains, dtype=np.uint64))
+    return engines.run(plan.reversed(start), engine, 2, quiet)
+
+
+# ---------------------------------------------------------------- the reverse process
+
+
+@pytest.mark.parametrize(("method", "key"), [("mais-v", "rev_mV"), ("ais", "rev_AIS3")])
+def test_path_sums_agree_with_the_reference(path_moments, method, key):
+    exact = PathSums(moments_model(), LINEAR5).reverse(method)
+    assert exact.mean == pytest.approx(path_moments[key]["E_W"], rel=1e-9)
+    assert exact.relvar == pytest.approx(path_moments[key]["relvar"], rel=1e-9)
+    assert exact.mean_log == pytest.approx(path_moments[key]["E_lnW"], rel=1e-9)
+
+
+@pytest.mark.parametrize("sweeps", [0, 1, 3])
+@pytest.mark.parametrize("method", ["ais", "mais-v", "mais-h"])
+def test_reverse_has_the_exact_moments(method, sweeps):
+    model = moments_model()
+    options = dict(transition="metropolis", sweeps=sweeps) if sweeps else {}
+    sums = PathSums(model.transposed() if method == "mais-h" else model, LINEAR5, sweeps=sweeps)
+    exact = sums.reverse(method)
+    assert exact.mean == pytest.approx(math.exp(sums.log_z0 - sums.log_z), rel=1e-9)
+    for engine, chains in (("numpy", 20_000), ("numba", 200_000)):
+        log_weights = reverse_weights(model, method, chains, engine, **options)
+        assert abs(z_score(np.exp(log_weights), exact.mean)) < 4.5
+        assert abs(z_score(np.exp(2 * log_weights), exact.second)) < 4.5
+        assert abs(z_score(log_weights, exact.mean_log)) < 4.5
+
+
+def test_reverse_sweeps_go_backwards():
+    """With the sweep in its forward order the moments would be others: the test above would see it."""
+    model = random_rbm(np.random.default_rng(2), 2, 3, scale=2.0)
+    sums = PathSums(model, LINEAR5, sweeps=1)
+    exact = sums.reverse("mais-v").mean_log
+    right = reverse_weights(model, "mais-v", 400_000, transition="metropolis")
+    assert abs(z_score(right, exact)) < 4.5
+    plan = make_plan(model, method="mais-v", steps=5, chains=400_000, transition="metropolis", whole_model=True)
+    start, _ = sample_visible(model, 11, np.arange(400_000, dtype=np.uint64))
+    flipped = plan.reversed(start).parts.annealed
+    assert np.array_equal(flipped.weights, model.weights[:, ::-1])
+    assert np.array_equal(flipped.hidden_bias, model.hidden_bias[::-1])
+
+
+@pytest.mark.parametrize("units", ["spin", "binary", ("spin", "binary"), "categorical:3"])
+@pytest.mark.parametrize("method", ["ais", "mais-v", "mais-h"])
+def test_reverse_serves_every_unit_and_base(units, method):
+    rng = np.random.default_rng(5)
+    q = 3 if units == "categorical:3" else 1
+    w = rng.normal(size=(2 * q, 3 * q))
+    b, c = rng.normal(size=2 * q), rng.normal(size=3 * q)
+    model = mg.rbm(w, b, c, units=units, temperature=1.3)
+    base = (rng.normal(size=2 * q), rng.normal(size=3 * q))
+    swap = method == "mais-h"
+    sums = PathSums(model.transposed() if swap else model, LINEAR5, base[::-1] if swap else base)
+    exact = sums.reverse(method)
+    engine = "numpy" if q > 1 else "numba"
+    log_weights = reverse_weights(model, method, 40_000, engine, base=base)
+    assert abs(z_score(np.exp(log_weights), exact.mean)) < 4.5
+    assert abs(z_score(log_weights, exact.mean_log)) < 4.5
+    if engine == "numba":
+        slow = reverse_weights(model, method, 500, "numpy", base=base)
+        assert np.allclose(slow, log_weights[:500], atol=2e-5)
+
+
+def test_gaussian_sides():
+    rng = np.random.default_rng(1)
+    model = mg.rbm(0.3 * rng.normal(size=(4, 3)), rng.normal(size=4), rng.normal(size=3), units=("gaussian", "binary"))
+    b = mg.bound(model, steps=20, chains=2000)
+    assert b.samples.startswith("exact")
+    assert abs(b.free_energy + mg.exact_log_z(model)) < 4.5 * b.stderr
+    assert b.lower < -mg.exact_log_z(model) < b.upper
+
+
+# ---------------------------------------------------------------- bounds
+
+
+def test_bounds_bracket_at_the_promised_rate():
+    """Over 300 models with few steps: at confidence 0.6 the bounds may fail in 40 % of them, and fail in fewer."""
+    rng = np.random.default_rng(0)
+    missed, missed_bennett, widths = 0, 0, []
+    for seed in range(300):
+        model = random_rbm(rng, 4, 5, scale=rng.uniform(0.3, 1.5))
+        exact = -mg.exact_log_z(model)
+        method = ("ais", "mais-v", "mais-h")[seed % 3]
+        b = mg.bound(model, method=method, steps=5, chains=64, confidence=0.6, seed=seed)
+        assert b.samples == "exact, by enumeration"
+        missed += not b.lower <= exact <= b.upper
+        low, high = mg.bound(model, method=method, steps=30, chains=64, seed=seed).interval
+        missed_bennett += not low <= exact <= high
+        widths.append(b.upper - b.lower)
+    # Markov's inequality is generous, but not infinitely so
+    assert missed <= 0.4 * 300 + 3.5 * math.sqrt(300 * 0.4 * 0.6)
+    assert np.median(widths) < 3.0
+    # Bennett's intervals are honest ones: 95 %
+    assert abs(missed_bennett - 15) <= 3.5 * math.sqrt(300 * 0.05 * 0.95)
+
+
+def test_each_side_errs_in_its_own_direction():
+    """E[F̂ forward] ≥ F ≥ E[F̂ reverse], seen where both are clearly biased."""
+    model = rbm_hopfield(8, 12, temperature=0.3, seed=2)
+    exact = -mg.exact_log_z(model)
+    runs = [mg.bound(model, steps=5, chains=16, seed=seed) for seed in range(60)]
+    forward = np.array([b.forward.free_energy for b in runs])
+    reverse = np.array([b.reverse_free_energy for b in runs])
+    assert z_score(forward, exact) > 4
+    assert z_score(reverse, exact) < -4
+
+
+def test_markov_bound_holds_for_any_weights():
+    """Two-valued weights that are nearly always too small or too large: the worst kind for a normal interval."""
+    rng = np.random.default_rng(3)
+    for p, risk in ((0.01, 0.1), (0.5, 0.3), (0.99, 0.2)):
+        mean = p * 10.0 + (1 - p) * 0.1
+        log_weights = np.log(np.where(rng.random((2000, 20)) < p, 10.0, 0.1))
+        wrong = np.mean([markov_bound(x, risk) > math.log(mean) for x in log_weights])
+        assert wrong <= risk + 3.5 * math.sqrt(risk * (1 - risk) / 2000)
+    assert markov_bound(np.zeros(1), 0.05) == math.log(0.05)
+    assert markov_bound(np.full(100, 2.0), 0.05) == pytest.approx(2.0 + math.log(0.05) / 10)
+
+
+def test_given_samples():
+    model = rbm_gaussian(6, 9, temperature=0.5, seed=4)
+    exact = -mg.exact_log_z(model)
+    chains = np.arange(400, dtype=np.uint64)
+    v, _ = sample_visible(model, 5, chains)
+    for method in ("ais", "mais-v", "mais-h"):
+        b = mg.bound(model, v, method=method, steps=50, chains=300)
+        assert b.samples == "given"
+        assert len(b.reverse_log_weights) == 400
+        assert b.forward.chains == 300
+        assert not b.warnings
+        assert abs(b.free_energy - exact) < 4.5 * b.stderr
+        assert b.lower < exact < b.upper
+    h, _ = sample_visible(model.transposed(), 6, chains)
+    b = mg.bound(model, (v, h), method="mais-h", steps=50)
+    assert abs(b.free_energy - exact) < 4.5 * b.stderr
+    with pytest.raises(ValueError, match=r"samples has 5 columns; the model has 6"):
+        mg.bound(model, v[:, :5])
+    with pytest.raises(ValueError, match=r"samples\[0, 0\] is 0.5; spin units"):
+        mg.bound(model, 0.5 * np.abs(v))
+
+
+def test_samples_that_are_not_of_the_model_are_noticed():
+    """Uniform states instead of samples at low temperature: the lower bound ends up above the upper one."""
+    model = rbm_gaussian(10, 20, temperature=0.1, seed=4)
+    v = np.where(np.random.default_rng(0).random((200, 10)) < 0.5, -1.0, 1.0)
+    b = mg.bound(model, v, steps=200)
+    assert b.lower > -mg.exact_log_z(model)
+    assert any("contradict" in w for w in b.warnings)
+
+
+def test_approximate_start_is_labelled():
+    model = mg.ising_grid((24, 24), coupling=0.3, periodic=True)
+    b = mg.bound(model, steps=200, chains=200)
+    assert b.samples == "approximate"
+    assert not b.is_certified
+    assert any("approximate" in w for w in b.warnings)
+    assert "if the reverse chains start at equilibrium" in str(b)
+    assert abs(b.free_energy + mg.exact_log_z(model)) < 4.5 * b.stderr
+    assert b.lower < -mg.exact_log_z(model) < b.upper
+
+
+def test_disconnected_and_exact_models():
+    parts = mg.from_edges([(0, 1), (2, 3), (4, 5)], coupling=[0.5, -0.7, 1.0])
+    b = mg.bound(parts, chains=50)
+    assert b.samples == "exact"
+    assert b.free_energy == pytest.approx(-mg.exact_log_z(parts), abs=1e-12)
+    assert b.stderr == 0.0
+    w = np.zeros((12, 17))
+    w[:8, :15] = rbm_gaussian(8, 15, temperature=0.5).weights  # the other variables are alone
+    model = mg.rbm(w, np.linspace(-1, 1, 12), np.linspace(-1, 1, 17))
+    b = mg.bound(model, steps=50, chains=500)
+    assert abs(b.free_energy + mg.exact_log_z(model)) < 4.5 * b.stderr
+    assert b.lower < -mg.exact_log_z(model) < b.upper
+
+
+def test_answer():
+    model = rbm_gaussian(6, 9, temperature=0.5)
+    b = mg.bound(model, steps=50, chains=100, threads=1)
+    again = mg.bound(model, steps=50, chains=100, threads=2)
+    assert np.array_equal(b.reverse_log_weights, again.reverse_log_weights)
+    assert not np.array_equal(b.forward.log_weights, -b.reverse_log_weights)
+    d = b.to_dict()
+    assert d["lower"] < d["interval"][0] < d["free_energy"] == -d["log_z"] < d["interval"][1] < d["upper"]
+    assert d["confidence"] == 0.95
+    low, high = mg.bound(model, steps=50, chains=100, confidence=0.5).interval
+    assert high - low < d["interval"][1] - d["interval"][0]
+    one = mg.bound(model, steps=50, chains=1)
+    assert one.stderr == math.inf
+    assert one.to_dict()["stderr"] is None
+    for bad in (dict(confidence=1.0), dict(confidence="x"), dict(equilibration=-1), dict(engine="x")):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            mg.bound(model, **bad)
+
+
+# ---------------------------------------------------------------- Bennett
+
+
+@pytest.mark.parametrize(("n_forward", "n_reverse"), [(400, 400), (1000, 150)])
+def test_bennett_agrees_with_pymbar(n_forward, n_reverse):
+    pymbar = pytest.importorskip("pymbar")
+    model = rbm_hopfield(6, 9, temperature=0.4, seed=1)
+    v, _ = sample_visible(model, 5, np.arange(n_reverse, dtype=np.uint64))
+    b = mg.bound(model, v, method="mais-v", steps=10, chains=n_forward)
+    theirs = pymbar.bar(-b.forward.log_weights, -b.reverse_log_weights)
+    assert b.free_energy + b.forward.log_z0 == pytest.approx(theirs["Delta_f"], abs=1e-6)
+    assert b.stderr == pytest.approx(theirs["dDelta_f"], rel=1e-5)
+
+
+def test_bennett_of_gaussian_works():
+    """Works N(Δ ± s²/2, s²) obey Crooks' relation exactly."""
+    rng = np.random.default_rng(0)
+    delta, s = 3.0, 1.5
+    z = []
+    for _ in range(300):
+        forward = rng.normal(delta + s**2 / 2, s, 100)
+        reverse = rng.normal(-delta + s**2 / 2, s, 200)
+        found = bennett(forward, reverse)
+        z.append((found.difference - delta) / found.stderr)
+    assert abs(np.mean(z)) < 4.5 / math.sqrt(300)
+    assert abs(np.std(z) - 1) < 0.2
+    far = bennett(forward + 500.0, reverse)
+    assert math.isfinite(far.difference)
+    assert far.overlap < 20

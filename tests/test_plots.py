@@ -1,0 +1,213 @@
+"""Figures: that they can be drawn of anything, and that what they show is what the numbers say."""
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from conftest import random_rbm
+from scipy.integrate import trapezoid
+
+import marginalis as mg
+from marginalis import confidence, plots
+from marginalis.estimate import Curve, Estimate, relative_error
+
+RNG = np.random.default_rng(5)
+WEIGHTS = {
+    "normal": RNG.normal(size=1000),
+    "equal": np.full(100, 3.0),
+    "equal but for rounding": 1e5 + 1e-11 * RNG.normal(size=100),
+    "one": np.array([1.3]),
+    "two": np.array([1.0, 1.7]),
+    "ten": RNG.normal(size=10),
+    "huge spread": 500.0 * RNG.normal(size=1000),
+    "tiny spread": 5e4 + 1e-3 * RNG.normal(size=500),
+    "heavy tail": 1.2 * RNG.exponential(size=3000),
+    "light tail": np.log(RNG.uniform(size=3000)),
+    "many": RNG.normal(size=100_000),
+}
+
+
+def estimate(log_weights, **changes):
+    facts = dict(variables=10, method="mais-v", steps=100, transition="gibbs", engine="numba", seconds=0.5)
+    runs = ((0, 0, len(log_weights)),)
+    return Estimate(log_weights=log_weights, log_z0=2.0, runs=runs, fingerprint="abc", **(facts | changes))
+
+
+def with_curve(log_weights, betas):
+    steps = np.asarray(betas)[:, None] * log_weights
+    return estimate(log_weights, curve=Curve(np.asarray(betas), steps, 2.0))
+
+
+def bounds(forward, reverse, samples="given"):
+    return mg.Bounds(estimate(forward), reverse, samples, 0.95, 1.0)
+
+
+def line(axes, label):
+    """Points of the one line whose label starts like this."""
+    (found,) = (x for x in axes.lines if str(x.get_label()).startswith(label))
+    return np.asarray(found.get_xdata(), float), np.asarray(found.get_ydata(), float)
+
+
+def check_drawn(figure, *formats):
+    """Draw it; warnings, as of things that do not fit or are not finite, are errors."""
+    for name in formats or ("png",):
+        file = io.BytesIO()
+        figure.savefig(file, format=name, dpi=40)
+        assert file.getvalue().startswith({"png": b"\x89PNG", "svg": b"<?xml"}[name])
+    for axes in figure.axes:
+        assert np.isfinite([*axes.get_xlim(), *axes.get_ylim()]).all()
+
+
+@pytest.mark.parametrize("draw", [plots.weights, plots.running])
+@pytest.mark.parametrize("case", WEIGHTS)
+def test_estimates_can_be_drawn(draw, case):
+    check_drawn(draw(estimate(WEIGHTS[case])))
+
+
+@pytest.mark.parametrize("case", WEIGHTS)
+def test_weights_shows_all_chains_and_the_estimate(case):
+    e = estimate(WEIGHTS[case])
+    (axes,) = plots.weights(e).axes
+    assert sum(bar.get_height() for bar in axes.containers[0]) == e.chains
+    x, _ = line(axes, "ln Z = ")
+    assert list(x) == [e.log_z, e.log_z]
+    low, high = axes.get_xlim()
+    assert low < e.log_z < high
+
+
+@pytest.mark.parametrize("case", ["normal", "heavy tail", "light tail", "many", "tiny spread"])
+def test_tail_curve_holds_as_many_chains_as_the_tail(case):
+    e = estimate(WEIGHTS[case])
+    tail = confidence.fit_tail(e.log_weights)
+    (axes,) = plots.weights(e).axes
+    x, y = line(axes, "Pareto tail")
+    width = axes.containers[0][0].get_width()
+    assert trapezoid(y, x) / width == pytest.approx(tail.size, rel=0.04)
+    assert x[0] == pytest.approx(e.log_z0 + tail.threshold, abs=0.01 * np.ptp(x))
+    assert f"= {tail.k:.2f}" in str([x.get_label() for x in axes.lines])
+
+
+@pytest.mark.parametrize("k", [-1.5, -0.4, 0.0, 1e-9, 0.3, 2.0])
+def test_tail_density_is_the_derivative_of_the_tail(k):
+    tail = confidence.Tail(threshold=1.0, k=k, log_scale=0.5, size=10)
+    y, density = plots.tail_density(tail)
+    z = (np.exp(y) - np.exp(1.0)) / np.exp(0.5)
+    above = np.exp(-z) if abs(k) < 1e-6 else (1.0 + k * z) ** (-1.0 / k)
+    middle = slice(20, -20)  # away from where differences of `above` are rounding
+    numeric = -np.gradient(above, y)
+    assert numeric[middle] == pytest.approx(density[middle], rel=0.02)
+    assert trapezoid(density, y) == pytest.approx(1.0, abs=0.01)
+
+
+def test_no_tail_is_drawn_without_a_fit():
+    (axes,) = plots.weights(estimate(WEIGHTS["equal"])).axes
+    assert not any("Pareto" in str(x.get_label()) for x in axes.lines)
+
+
+@pytest.mark.parametrize("case", WEIGHTS)
+def test_running_ends_at_the_estimate(case):
+    e = estimate(WEIGHTS[case])
+    (axes,) = plots.running(e).axes
+    n, f = line(axes, "F of the first")
+    assert (n[0], n[-1]) == (1, e.chains)
+    assert f[-1] == pytest.approx(e.free_energy, rel=1e-12)
+    assert f[0] == pytest.approx(-2.0 - e.log_weights[0])
+
+
+@pytest.mark.parametrize("case", WEIGHTS)
+def test_running_errors_are_those_of_the_first_chains(case):
+    x = WEIGHTS[case]
+    _, errors = plots._running_means(x)
+    assert np.isinf(errors[0])
+    for n in {2, 3, len(x) // 2, len(x)} & set(range(2, len(x) + 1)):
+        assert errors[n - 1] == pytest.approx(relative_error(x[:n]), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("case", "steps"), [("normal", 1000), ("equal", 3), ("one", 10), ("two", 1), ("huge spread", 50)]
+)
+def test_curve_can_be_drawn(case, steps):
+    e = with_curve(WEIGHTS[case], np.linspace(1.0 / steps, 1.0, steps))
+    figure = plots.curve(e)
+    check_drawn(figure)
+    beta, log_z = line(figure.axes[0], "ln Z(β)")
+    assert (beta[0], log_z[0]) == (0.0, 2.0)
+    assert (beta[-1], log_z[-1]) == (1.0, pytest.approx(e.log_z))
+
+
+def test_curve_needs_a_recorded_estimate():
+    with pytest.raises(ValueError, match="record=True"):
+        plots.curve(estimate(WEIGHTS["normal"]))
+
+
+@pytest.mark.parametrize(
+    ("forward", "reverse", "samples"),
+    [
+        (RNG.normal(size=1000) - 0.5, -RNG.normal(size=300) - 0.5, "given"),
+        (RNG.normal(size=50) + 400.0, RNG.normal(size=50) - 500.0, "approximate"),  # no overlap
+        (np.full(20, 3.0), np.full(20, -3.0), "given"),
+        (np.array([1.0]), np.array([-1.5]), "given"),
+        (np.array([1.0, 2.0]), np.array([-1.5, -2.7]), "given"),
+    ],
+)
+def test_works_shows_both_directions_and_what_follows(forward, reverse, samples):
+    b = bounds(forward, reverse, samples)
+    figure = plots.works(b)
+    check_drawn(figure)
+    (axes,) = figure.axes
+    x, _ = line(axes, "F = ")
+    assert list(x) == [b.free_energy, b.free_energy]
+    x, _ = line(axes, "bounds")
+    assert list(x) == [b.lower, b.lower]
+    for bars in axes.containers:
+        assert sum(bar.get_height() * bar.get_width() for bar in bars) == pytest.approx(1.0)
+    back, ahead = (sum(x.get_center()[0] * x.get_height() * x.get_width() for x in bars) for bars in axes.containers)
+    width = axes.containers[0][0].get_width()
+    assert ahead == pytest.approx(-2.0 - forward.mean(), abs=width)
+    assert back == pytest.approx(-2.0 + reverse.mean(), abs=width)
+    assert back < b.free_energy + width  # the second law
+    assert ahead > b.free_energy - width
+
+
+@pytest.fixture(scope="module")
+def thermal():
+    model = random_rbm(np.random.default_rng(1), 6, 4)
+    return mg.thermodynamics(model, [0.5, 1.0, 0.25], steps=20, chains=50)
+
+
+def test_thermodynamics_is_drawn_against_temperature(thermal):
+    figure = plots.thermodynamics(thermal)
+    check_drawn(figure)
+    assert "temperature T" in figure.axes[-1].get_xlabel()
+    for axes, name in zip(figure.axes, ("energy", "entropy", "heat_capacity"), strict=True):
+        x, y = np.asarray(axes.lines[0].get_data(), float)
+        assert list(x) == [1.0, 2.0, 4.0]
+        assert y == pytest.approx(getattr(thermal, name)[[1, 0, 2]] / 10)
+
+
+@pytest.mark.parametrize(("betas", "scale"), [([0.0, 0.5, 1.0], "linear"), ([1e-3, 0.1, 1.0], "log")])
+def test_thermodynamics_chooses_its_axis(thermal, betas, scale):
+    figure = plots.thermodynamics(replace(thermal, betas=np.array(betas)))
+    check_drawn(figure)
+    assert ("β" in figure.axes[-1].get_xlabel()) == (betas[0] == 0.0)
+    assert figure.axes[-1].get_xscale() == scale
+
+
+@pytest.mark.parametrize("error", [0.0, np.inf, np.nan])
+def test_thermodynamics_of_little(thermal, error):
+    names = [q + end for q in ("energy", "entropy", "heat_capacity") for end in ("", "_error")]
+    one = {name: np.array([error if name.endswith("error") else 1.0]) for name in names}
+    check_drawn(plots.thermodynamics(replace(thermal, betas=np.array([0.3]), **one)))
+
+
+def test_a_real_run(tmp_path, thermal):
+    """What the library returns can be drawn and saved in every format."""
+    model = random_rbm(np.random.default_rng(2), 8, 6)
+    e = mg.estimate(model, steps=50, chains=100, record=True)
+    figures = [plots.weights(e), plots.running(e), plots.curve(e), plots.works(mg.bound(model, steps=20, chains=50))]
+    for figure in [*figures, plots.thermodynamics(thermal)]:
+        check_drawn(figure, "png", "svg")
+    for suffix in plots.FORMATS:
+        plots.save(figures[0], tmp_path / f"figure.{suffix}")
+        assert (tmp_path / f"figure.{suffix}").stat().st_size > 1000

@@ -1,0 +1,127 @@
+"""Energy, entropy and heat capacity against exact sums over all states."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from conftest import PathSums, random_rbm
+
+import marginalis as mg
+from marginalis.thermodynamics import QUANTITIES
+
+
+def exact(model, beta):
+    """ln Z, U, S and C at β by the sum over all states."""
+    sums = PathSums(mg.BipartiteMRF(*parts(model), temperature=1.0, offset=model.offset), [1.0])
+    minus_h = sums.log_p[0].ravel()
+    log_z = np.logaddexp.reduce(beta * minus_h)
+    p = np.exp(beta * minus_h - log_z)
+    u = -float(p @ minus_h)
+    return log_z, u, log_z + beta * u, beta**2 * (float(p @ minus_h**2) - u**2)
+
+
+def parts(model):
+    return model.weights, model.visible_bias, model.hidden_bias, model.visible_units, model.hidden_units
+
+
+@pytest.mark.parametrize("method", ["ais", "mais-v", "mais-h"])
+@pytest.mark.parametrize("units", ["spin", "binary", ("spin", "binary"), "categorical:2"])
+def test_against_exact_sums(units, method):
+    rng = np.random.default_rng(3)
+    q = 2 if units == "categorical:2" else 1
+    model = mg.rbm(rng.normal(size=(3 * q, 2 * q)), rng.normal(size=3 * q), rng.normal(size=2 * q), units=units)
+    model = mg.BipartiteMRF(*parts(model), temperature=7.0, offset=0.7)
+    betas = [1.2, 0.0, 0.4]  # in any order
+    t = mg.thermodynamics(model, betas, method=method, steps=60, chains=4000, seed=1)
+    assert t.betas.tolist() == betas
+    for row in t.rows():
+        for name, value in zip(QUANTITIES, exact(model, row["beta"]), strict=True):
+            assert abs(row[name] - value) <= 4.5 * row[name + "_error"] + 1e-9, (name, row, value)
+    assert t.energy_error[1] == 0.0
+    assert not t.warnings
+
+
+def test_errors_are_honest():
+    """z-scores over seeds have unit spread, whether averages are over one move or many."""
+    model = random_rbm(np.random.default_rng(0), 4, 3)
+    truth = np.array(exact(model, 0.8))
+    for moves in (1, 10):
+        z = []
+        for seed in range(150):
+            t = mg.thermodynamics(model, [0.8], steps=20, chains=100, moves=moves, seed=seed)
+            values = np.array([getattr(t, name)[0] for name in QUANTITIES])
+            errors = np.array([getattr(t, name + "_error")[0] for name in QUANTITIES])
+            z.append((values - truth) / errors)
+        assert np.abs(np.mean(z, axis=0)).max() < 0.45
+        assert np.abs(np.std(z, axis=0) - 1).max() < 0.25
+
+
+def test_more_moves_give_smaller_errors():
+    model = random_rbm(np.random.default_rng(0), 4, 3, scale=0.5)
+    few, many = (mg.thermodynamics(model, [1.0], steps=20, chains=500, moves=moves) for moves in (1, 20))
+    assert many.energy_error[0] < 0.5 * few.energy_error[0]
+    assert many.heat_capacity_error[0] < 0.5 * few.heat_capacity_error[0]
+
+
+def test_lattice_near_its_critical_point():
+    """The 8×8 torus: derivatives of Kaufman's exact ln Z."""
+    model = mg.ising_grid((8, 8), periodic=True)
+
+    def log_z(beta):
+        return mg.exact_log_z(mg.ising_grid((8, 8), periodic=True, temperature=1 / beta))
+
+    betas = np.array([0.2, 0.4, 0.44, 0.5])
+    t = mg.thermodynamics(model, betas, steps=500, chains=2000)
+    h = 1e-3
+    for k, beta in enumerate(betas):
+        low, middle, high = log_z(beta - h), log_z(beta), log_z(beta + h)
+        assert abs(t.energy[k] + (high - low) / (2 * h)) < 4.5 * t.energy_error[k]
+        c = beta**2 * (high - 2 * middle + low) / h**2
+        assert abs(t.heat_capacity[k] - c) < 4.5 * t.heat_capacity_error[k]
+    assert t.entropy[0] < 64 * math.log(2)
+
+
+def test_engines_agree():
+    model = random_rbm(np.random.default_rng(2), 5, 4)
+    fast, slow = (
+        mg.thermodynamics(model, [0.5, 1.0], steps=10, chains=200, engine=engine) for engine in ("numba", "numpy")
+    )
+    for name in QUANTITIES:
+        assert getattr(fast, name) == pytest.approx(getattr(slow, name), abs=1e-4)
+
+
+def test_answer_and_warnings():
+    model = mg.ising_grid((20, 20), periodic=True)
+    t = mg.thermodynamics(model, [0.1, 2.0], steps=3, chains=50)
+    assert any("too uneven" in w for w in t.warnings)
+    assert json.loads(t.to_json())["rows"][0]["beta"] == 0.1
+    assert "warning" in str(t)
+    assert t.temperatures == pytest.approx([10.0, 0.5])
+    one = mg.thermodynamics(mg.ising_grid((3, 3)), [0.3], steps=5, chains=1)
+    assert json.loads(one.to_json())["rows"][0]["energy_error"] is None
+    zero = mg.thermodynamics(model, [0.0])
+    assert zero.log_z[0] == pytest.approx(400 * math.log(2))
+    assert zero.temperatures[0] == math.inf
+
+
+@pytest.mark.parametrize(
+    ("betas", "options", "message"),
+    [
+        ([], {}, "betas"),
+        ([-1.0], {}, "betas"),
+        ([np.nan], {}, "betas"),
+        ("x", {}, "betas"),
+        ([1.0], dict(base="biases"), "base"),
+        ([1.0], dict(moves=0), "moves"),
+    ],
+)
+def test_bad_arguments(betas, options, message):
+    with pytest.raises(ValueError, match=message):
+        mg.thermodynamics(mg.ising_grid((3, 3)), betas, **options)
+
+
+def test_gaussian_sides_are_refused():
+    model = mg.rbm(np.ones((2, 2)), np.zeros(2), np.zeros(2), units=("gaussian", "spin"))
+    with pytest.raises(ValueError, match="discrete units only"):
+        mg.thermodynamics(model, [1.0])
