@@ -174,6 +174,18 @@ def test_samples_that_are_not_of_the_model_are_noticed():
     assert any("contradict" in w for w in b.warnings)
 
 
+def test_a_missed_mode_shows_in_the_other_direction():
+    """A base in one of two mirror modes: the forward run is sure of half of Z, the reverse run knows both."""
+    model = mg.ising_grid((6, 6), periodic=True, temperature=1.2)
+    one_mode = (np.full(18, 1.5), np.full(18, 1.5))
+    b = mg.bound(model, base=one_mode, steps=200)
+    exact = -mg.exact_log_z(model)
+    assert not b.forward.warnings
+    assert b.forward.free_energy - exact == pytest.approx(math.log(2), abs=0.05)
+    assert any("the two directions disagree by 0.6" in w or "disagree by 0.7" in w for w in b.warnings)
+    assert b.lower < exact
+
+
 def test_approximate_start_is_labelled():
     model = mg.ising_grid((24, 24), coupling=0.3, periodic=True)
     b = mg.bound(model, steps=200, chains=200)

@@ -75,6 +75,56 @@ def test_schedule_file(model, tmp_path):
     assert json.loads(done.stdout)["steps"] == 2
 
 
+def test_tolerance(model):
+    done = run("estimate", model, "--tolerance", 0.05, "--json")
+    result = json.loads(done.stdout)
+    assert result["interval"][1] - result["interval"][0] <= 0.1
+    assert result["schedule"] == "adaptive"
+    assert "pilot: 32 steps" in done.stderr
+
+
+def test_bases_and_schedules(model, tmp_path):
+    data = tmp_path / "data.npy"
+    np.save(data, np.where(np.random.default_rng(0).random((50, 8)) < 0.5, -1, 1))
+    exact = -mg.exact_log_z(mg.load(model))
+    for base in ("mean-field", "biases", data):
+        done = run("estimate", model, "--base", base, "--schedule", "adaptive", "--steps", 50, "--json")
+        result = json.loads(done.stdout)
+        assert result["steps"] == 50
+        assert result["base"] == ("given" if base == data else base)
+        assert abs(result["free_energy"] - exact) < 4.5 * result["stderr"]
+
+
+def test_bound(model, tmp_path):
+    plot, samples = tmp_path / "works.png", tmp_path / "v.csv"
+    exact = -mg.exact_log_z(mg.load(model))
+    result = json.loads(run("bound", model, "--steps", 100, "--json", "--plot", plot).stdout)
+    assert result["lower"] < exact < result["upper"]
+    assert result["samples"] == "exact, by enumeration"
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    np.savetxt(samples, np.ones((20, 8)), delimiter=",", fmt="%d")
+    done = run("bound", model, "--samples", samples, "--steps", 100, "--chains", 50)
+    assert done.returncode == 0
+    assert "reverse start: given" in done.stdout
+
+
+def test_thermodynamics(model, tmp_path):
+    plot = tmp_path / "t.svg"
+    result = json.loads(run("thermodynamics", model, "--betas", "0:2:3", "--json", "--plot", plot).stdout)
+    assert [row["beta"] for row in result["rows"]] == [0.0, 1.0, 2.0]
+    exact = mg.exact_log_z(mg.load(model))  # made at T = 1/2
+    assert abs(result["rows"][2]["log_z"] - exact) < 4.5 * result["rows"][2]["log_z_error"]
+    assert plot.read_text().startswith("<?xml")
+    assert "ESS" in run("thermodynamics", model, "--betas", "0.5,1").stdout
+
+
+@pytest.mark.parametrize("kind", ["weights", "running", "curve"])
+def test_plot_kinds(model, tmp_path, kind):
+    plot = tmp_path / "figure.png"
+    assert run("estimate", model, "--steps", 20, "--plot", plot, "--plot-kind", kind).returncode == 0
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
 def test_make_is_seeded(tmp_path):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         assert run("make", "rbm-hopfield", "--seed", seed, "-o", tmp_path / name).returncode == 0
@@ -106,6 +156,17 @@ def test_make_is_seeded(tmp_path):
         (["estimate", "{model}", "--wings"], "--wings"),
         (["estimate", "{model}", "--out", "{model}"], "named twice"),
         (["estimate", "{model}", "--out", "same.png", "--plot", "same.png"], "named twice"),
+        (["estimate", "{model}", "--tolerance", "0"], "tolerance is 0"),
+        (["estimate", "{model}", "--tolerance", "0.1", "--chains", "5"], "leave out chains"),
+        (["estimate", "{model}", "--budget", "3"], "budget goes with tolerance"),
+        (["estimate", "{model}", "--base", "none.npy"], "cannot read data file none.npy"),
+        (["estimate", "{model}", "--plot-kind", "magic"], "plot-kind is 'magic'"),
+        (["bound", "{model}", "--confidence", "2"], "confidence is 2"),
+        (["bound", "{model}", "--samples", "{model}"], "lacks the key 'data'"),
+        (["thermodynamics", "{model}"], "--betas"),
+        (["thermodynamics", "{model}", "--betas", "a:b:c"], "betas is 'a:b:c'"),
+        (["thermodynamics", "{model}", "--betas=-1"], "betas must be"),
+        (["calibrate", "--repeats", "0"], "repeats is 0"),
         (["exact", "{model}", "--method", "magic"], "method is 'magic'"),
         (["make", "ising-grid", "--shape", "3x3", "--periodic", "-o", "m.npz"], "odd"),
         (["make", "ising-grid", "--shape", "axb", "-o", "m.npz"], "shape is 'axb'"),

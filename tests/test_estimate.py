@@ -18,6 +18,8 @@ def make(log_weights, **changes):
         variables=10,
         method="mais-v",
         steps=100,
+        schedule="linear",
+        base="uniform",
         transition="gibbs",
         engine="numba",
         seconds=0.5,

@@ -29,7 +29,16 @@ WEIGHTS = {
 
 
 def estimate(log_weights, **changes):
-    facts = dict(variables=10, method="mais-v", steps=100, transition="gibbs", engine="numba", seconds=0.5)
+    facts = dict(
+        variables=10,
+        method="mais-v",
+        steps=100,
+        schedule="linear",
+        base="uniform",
+        transition="gibbs",
+        engine="numba",
+        seconds=0.5,
+    )
     runs = ((0, 0, len(log_weights)),)
     return Estimate(log_weights=log_weights, log_z0=2.0, runs=runs, fingerprint="abc", **(facts | changes))
 

@@ -47,7 +47,7 @@ def ready_plan(
     if not (isinstance(schedule, str) and schedule == "adaptive"):
         return make_plan(model, steps=steps, schedule=schedule, **options)
     plan = make_plan(model, steps=steps, schedule="linear", **options)
-    return replace(plan, betas=fit_schedule(plan, threads, tick))
+    return replace(plan, betas=fit_schedule(plan, threads, tick), schedule="adaptive")
 
 
 def fit_schedule(plan: Plan, threads: int, tick: Tick) -> Array:

@@ -21,7 +21,7 @@ from . import engines
 from .adaptive import ready_plan
 from .checks import real_number, whole
 from .data import visible_rows
-from .estimate import Estimate, decimals, finite, log_mean_exp, run_plan
+from .estimate import Estimate, decimals, finite, log_mean_exp, relative_error, run_plan
 from .exact.sampling import sample_visible
 from .models import BipartiteMRF
 from .parallel import Tick, cores
@@ -31,6 +31,7 @@ from .random import REVERSE, TARGET, stream, uniforms
 from .units import Array
 from .watch import Watch
 
+DISAGREEMENT = 5.0  # of the two directions, in standard errors, that is worth a warning
 MIN_OVERLAP = 20.0  # effective chains below which Bennett's error is no error bar
 
 
@@ -105,6 +106,13 @@ class Bounds:
             )
         if self.lower > self.upper:
             found.append("the two bounds contradict each other: the samples cannot be those of the model")
+        gap = self.forward.free_energy - self.reverse_free_energy
+        error = math.hypot(self.forward.stderr, relative_error(self.reverse_log_weights))
+        if abs(gap) > DISAGREEMENT * error:
+            found.append(
+                f"the two directions disagree by {gap:.2g}, where their errors are {error:.2g}: one may have missed "
+                "what the other has seen; raise steps, or start from another base"
+            )
         if self.overlap < MIN_OVERLAP:
             found.append(
                 f"only about {self.overlap:.1f} chains of one direction overlap with the other: do not trust Bennett's "
@@ -129,6 +137,8 @@ class Bounds:
             "reverse_free_energy": self.reverse_free_energy,
             "method": self.forward.method,
             "steps": self.forward.steps,
+            "schedule": self.forward.schedule,
+            "base": self.forward.base,
             "chains": self.forward.chains,
             "reverse_chains": len(self.reverse_log_weights),
             "transition": self.forward.transition,
@@ -149,7 +159,7 @@ class Bounds:
             f"{self.lower:.{digits}f} ≤ F ≤ {self.upper:.{digits}f}   (probability at least {self.confidence:g}{sure})",
             f"F = {self.free_energy:.{digits}f} ± {self.stderr:.{digits}f}   by Bennett's acceptance ratio"
             f"   (forward {self.forward.free_energy:.{digits}f}, reverse {self.reverse_free_energy:.{digits}f})",
-            f"{self.forward.method}, {self.forward.transition}, {self.forward.steps} steps, "
+            f"{self.forward.method}, {self.forward.plan_in_words}, "
             f"{self.forward.chains} + {len(self.reverse_log_weights)} chains, reverse start: {self.samples}, "
             f"seed {self.forward.seed}, {self.forward.engine}, {self.seconds:.2f} s",
         ]

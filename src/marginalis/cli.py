@@ -51,6 +51,9 @@ Schedule = Annotated[
         help=f"{', '.join(SCHEDULES)}, or a text file of beta values from 0 to 1; adaptive, unless --steps is given."
     ),
 ]
+BaseName = Annotated[
+    str, typer.Option("--base", help=f"{', '.join(BASES)}, or a file of data (.npy, .npz, .csv) for its base rates.")
+]
 RunSeed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
 Precision = Annotated[str, typer.Option(help=", ".join(PRECISIONS))]
 Engine = Annotated[str, typer.Option(help=", ".join(engines.ENGINES))]
@@ -74,9 +77,7 @@ def estimate(
     transition: Transition = "gibbs",
     sweeps: Sweeps = 1,
     schedule: Schedule = None,
-    base: Annotated[
-        str, typer.Option(help=f"{', '.join(BASES)}, or a file of data (.npy, .npz, .csv) for its base rates.")
-    ] = "uniform",
+    base: BaseName = "uniform",
     seed: RunSeed = 0,
     first_chain: Annotated[int, typer.Option(help="Number of the first chain.")] = 0,
     precision: Precision = "single",
@@ -104,7 +105,7 @@ def estimate(
         transition=transition,
         sweeps=sweeps,
         schedule=_schedule(schedule),
-        base=base if base in BASES else data_base(loaded, _base_data(base)),
+        base=_base(base, loaded),
         seed=seed,
         first_chain=first_chain,
         precision=precision,
@@ -142,6 +143,10 @@ def bound(
     transition: Transition = "gibbs",
     sweeps: Sweeps = 1,
     schedule: Schedule = None,
+    base: BaseName = "uniform",
+    equilibration: Annotated[
+        int | None, typer.Option(help="Moves of approximate samples before the reverse run; --steps by default.")
+    ] = None,
     seed: RunSeed = 0,
     precision: Precision = "single",
     engine: Engine = "auto",
@@ -153,8 +158,9 @@ def bound(
     from .bounds import bound as run_bound
 
     _check_outputs(model, figure=plot)
+    loaded = io.load(model)
     result = run_bound(
-        io.load(model),
+        loaded,
         None if samples is None else io.load_data(samples),
         confidence=confidence,
         method=method,
@@ -163,6 +169,8 @@ def bound(
         transition=transition,
         sweeps=sweeps,
         schedule=_schedule(schedule),
+        base=_base(base, loaded),
+        equilibration=equilibration,
         seed=seed,
         precision=precision,
         engine=engine,
@@ -183,6 +191,8 @@ def thermodynamics(
     method: Method = "mais",
     steps: Steps = None,
     chains: Chains = None,
+    transition: Transition = "gibbs",
+    sweeps: Sweeps = 1,
     moves: Annotated[int, typer.Option(help="Moves at each of them over which energies are averaged.")] = 10,
     schedule: Schedule = None,
     seed: RunSeed = 0,
@@ -201,6 +211,8 @@ def thermodynamics(
         method=method,
         steps=steps,
         chains=DEFAULT_CHAINS if chains is None else chains,
+        transition=transition,
+        sweeps=sweeps,
         moves=moves,
         schedule=_schedule(schedule),
         seed=seed,
@@ -242,10 +254,12 @@ def _schedule(text: str | None) -> Any:
     return text if text in (None, *SCHEDULES) else read_schedule(str(text))
 
 
-def _base_data(path: str) -> Any:
-    if not Path(path).suffix:
-        raise ValueError(f"base is {path!r}; it must be one of {', '.join(BASES)} or a data file")
-    return io.load_data(path)
+def _base(text: str, model: BipartiteMRF) -> Any:
+    if text in BASES:
+        return text
+    if not Path(text).suffix:
+        raise ValueError(f"base is {text!r}; it must be one of {', '.join(BASES)} or a data file")
+    return data_base(model, io.load_data(text))
 
 
 def _betas(text: str) -> Any:
@@ -294,9 +308,9 @@ def likelihood(
     model: ModelPath,
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Samples x visible units: .npy, .npz (data) or .csv.")],
     log_z: Annotated[float | None, typer.Option("--log-z", help="ln Z, taken as exact; found if not given.")] = None,
-    steps: Annotated[int, typer.Option(help="Annealing steps K, if ln Z must be estimated.")] = DEFAULT_STEPS,
-    chains: Annotated[int, typer.Option(help="Independent chains N.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    steps: Steps = None,
+    chains: Chains = None,
+    seed: RunSeed = 0,
     threads: Threads = None,
     as_json: Json = False,
     out: Annotated[Path | None, typer.Option(help="Write ln p of every sample to this .npy file.")] = None,

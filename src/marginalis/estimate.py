@@ -69,6 +69,8 @@ class Estimate:
     variables: int
     method: str
     steps: int
+    schedule: str
+    base: str
     transition: str
     engine: str
     seconds: float
@@ -137,6 +139,12 @@ class Estimate:
             found += ("steps is 1: this is plain importance sampling from the base, without annealing",)
         return found + self.notes
 
+    @property
+    def plan_in_words(self) -> str:
+        """Transition, steps and base, as far as they are not the paper's."""
+        steps = f"{self.steps} steps" if self.schedule == "linear" else f"{self.steps} {self.schedule} steps"
+        return f"{self.transition}, {steps}" + ("" if self.base == "uniform" else f", base {self.base}")
+
     def join(self, other: Estimate) -> Estimate:
         """Return the estimate from the chains of both, which must share model and plan but no chain."""
         if not isinstance(other, Estimate):
@@ -175,6 +183,8 @@ class Estimate:
             "tail_index": finite(self.tail_index),
             "method": self.method,
             "steps": self.steps,
+            "schedule": self.schedule,
+            "base": self.base,
             "chains": self.chains,
             "transition": self.transition,
             "seed": self.seed,
@@ -195,7 +205,7 @@ class Estimate:
             f"   (95 % interval {low:.{digits}f} to {high:.{digits}f})",
             f"ln Z = {self.log_z:.{digits}f}   F/n = {self.free_energy_per_variable:.{digits + 2}f}"
             f"   n = {self.variables}",
-            f"{self.method}, {self.transition}, {self.steps} steps, {self.chains} chains "
+            f"{self.method}, {self.plan_in_words}, {self.chains} chains "
             f"(ESS {self.ess:.1f}), seed {self.seed}, {self.engine}, {self.seconds:.2f} s",
         ]
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
@@ -347,6 +357,8 @@ def run_plan(plan: Plan, engine: str, threads: int, tick: Tick, watch: Watch | N
         variables=plan.model.n_variables,
         method=plan.method,
         steps=plan.steps,
+        schedule=plan.schedule,
+        base=plan.base_name,
         transition=plan.transition,
         engine=engine,
         seconds=time.perf_counter() - start,

@@ -40,6 +40,8 @@ class Plan:
     first_chain: int
     seed: int
     precision: str
+    schedule: str  # names, for the record: "linear", "adaptive" or "given"
+    base_name: str  # "given", if it has no other
     start: Array | None = None  # states of the sampled side, a row per chain; drawn from P_0 without them
 
     @property
@@ -139,4 +141,6 @@ def make_plan(
         first_chain=whole(first_chain, "first_chain", 0, 2**32 - whole(chains, "chains", 1, 2**32)),
         seed=whole(seed, "seed", 0, 2**64 - 1),
         precision=precision,
+        schedule=schedule if isinstance(schedule, str) else "given",
+        base_name=base if isinstance(base, str) else "given",
     )

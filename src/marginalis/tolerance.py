@@ -36,14 +36,15 @@ _PILOT_CHAINS = 256
 _FIRST_STEPS = 32
 _FASTER = 4  # the next pilot has this many times the steps
 _MOST_STEPS = 1 << 24
-_MOST_WATCHED = 2048  # steps of a pilot that still improves the schedule
-_EVEN_ENOUGH = 1.0  # relative variance of the weights that ends the pilots,
+_MOST_WATCHED = 512  # steps of a pilot that still improves the schedule
+_EVEN_ENOUGH = 1.5  # relative variance of the weights that ends the pilots,
 _UNEVEN = 2.0  # and up to which a plan may be the cheapest
 _LEAST_CHAINS = 256  # fewer would save little time and cost the interval its credit
 _MARGIN = 0.9  # the half-width aimed at, in tolerances
 _Z95 = 1.96
 _FAR_OFF = 2.0  # times as many chains as predicted: then another number of steps may be better
 _ATTEMPTS = 6
+_SHORT = 1.0  # seconds that need no announcement
 _BATCH_SECONDS = 0.5  # between looks at the clock, if there is a budget
 
 
@@ -73,6 +74,8 @@ def to_tolerance(
     if options["steps"] is None:
         options["steps"] = _FIRST_STEPS if isinstance(schedule, str) else DEFAULT_STEPS
     plan = make_plan(model, **options)
+    if adaptive:
+        plan = replace(plan, schedule="adaptive")
     work = _Work(plan, engine, threads, goal, time.perf_counter() + seconds, fixed, adaptive)
     with ticker(progress, "to tolerance") as tick:
         result = work.carry_out(tick)
@@ -179,15 +182,15 @@ class _Work:
             options = [max(4, round(last * 2.0**shift)) for shift in np.arange(-3.0, 2.5, 0.5)]
             even = [k for k in options if spread(k) <= _UNEVEN] or options[-1:]
             # of plans that cost about the same, the one with even weights is easier to vouch for
-            self.stretch(min(even, key=lambda k: k * chains(k) * (1.0 + 0.25 * spread(k))))
+            self.stretch(min(even, key=lambda k: k * chains(k) * (1.0 + 0.1 * spread(k))))
         number = chains(self.plan.steps)
         logger.info("then: %d steps, %d chains", self.plan.steps, number)
         return number
 
     def sample(self, chains: int, tick: Tick) -> Estimate:
-        """Run fresh chains of the plan, the first of them to see how long they take; fewer, if time runs out."""
+        """Run fresh chains of the plan, if it may take long a few of them first; fewer, if time runs out."""
         done, result = 0, None
-        batch = min(chains, 256)
+        batch = chains if chains * self.plan.steps < _SHORT * self.rate else min(chains, _LEAST_CHAINS)
         while result is None or (done < chains and self.left() > 0.0):
             part = replace(self.plan, chains=batch, first_chain=self.used)
             share = batch / chains
@@ -201,7 +204,7 @@ class _Work:
             done += batch
             self.rate = batch * self.plan.steps / fresh.seconds
             seconds = (chains - done) * self.plan.steps / self.rate
-            if result is None and seconds > 2.0:
+            if result is None and seconds > _SHORT:
                 logger.info("%s", duration(seconds))
             result = fresh if result is None else result + fresh
             batch = chains - done

@@ -97,8 +97,8 @@ class TwoState(_Scalar):
         return self
 
     def log_normaliser(self, fields: Array) -> Array:
-        a = self.scale * fields
-        return (self.offset * fields + np.logaddexp(a, -a)).sum(axis=1)
+        a = np.abs(self.scale * fields)
+        return (self.offset * fields + a + np.log1p(np.exp(-2.0 * a))).sum(axis=1)
 
     def draw(self, fields: Array, uniforms: Array) -> Array:
         """Take the likelier value, and the other one where u < e/(1+e) with e = exp(−2|scale·field|)."""

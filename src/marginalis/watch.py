@@ -42,9 +42,14 @@ class Watch:
         after = np.searchsorted(self.steps, k, side="right")
         return int(self.steps[after]) if after < len(self.steps) else last
 
-    def note(self, k: int, part: slice, log_weights: Array, v: Array) -> None:
+    @property
+    def looks(self) -> bool:
+        """Whether the states are wanted, too."""
+        return self._look is not None
+
+    def note(self, k: int, part: slice, log_weights: Array, v: Array | None) -> None:
         """Hear of the chains `part` after step k."""
         row = self._rows[k]
         self.log_weights[row, part] = log_weights
-        if self._look is not None:
+        if self._look is not None and v is not None:
             self.values[row, part] += self._look(k, v) / self._group

@@ -179,7 +179,7 @@ def anneal(plan: Plan, threads: int, tick: Tick, watch: Watch | None = None) -> 
             anneal_blocks(*prepared.kernel_args, first_chain, *state, (k, stop, int(k == 0 and plan.start is None)))
             if watch is not None and stop in watch:
                 weights = state[3 if joint else 2].ravel()[: part.stop - part.start] + constants[stop]
-                watch.note(stop, part, weights, _visible(state[0], part, prepared))
+                watch.note(stop, part, weights, _visible(state[0], part, prepared) if watch.looks else None)
             yield (stop - k) * count
             k = stop
         for done, weights in zip(out, state[2:], strict=False):
