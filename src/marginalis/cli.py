@@ -499,9 +499,10 @@ def calibrate(
     """Check on random models that 95 % intervals hold 95 % of the time, or warn."""
     from .experiments import calibration
 
+    repeats = calibration.check_repeats(calibration.REPEATS if repeats is None else repeats)
     calibration.make_folder(out)
     result = calibration.calibrate(
-        repeats=calibration.REPEATS if repeats is None else repeats,
+        repeats=repeats,
         seed=seed,
         threads=threads,
         quick=quick,

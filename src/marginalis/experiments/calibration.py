@@ -104,7 +104,7 @@ def calibrate(
 
     `quick` takes one kind of model at a few settings, and K and N up to 30 and 300.
     """
-    each = -(-whole(repeats, "repeats", FEWEST, 10**6) // INSTANCES)
+    each = -(-check_repeats(repeats) // INSTANCES)
     seed = whole(seed, "seed", 0, 2**64 - 1)
     cases = (CASES[0]._replace(settings=(0.5, 2.0, 20.0)), CASES[4]._replace(settings=(1.0,))) if quick else CASES
     pieces = [
@@ -133,6 +133,11 @@ def calibrate(
     merged = [(key, cell) for key, cell in merged if len(cell["warned"]) >= FEWEST]
     cells = [_cell(*item) for item in merged]
     return Calibration(cells, _intervals(merged), _alarms(cells))
+
+
+def check_repeats(repeats: int) -> int:
+    """Return the number of estimates per cell, if it is one that says anything."""
+    return whole(repeats, "repeats", FEWEST, 10**6)
 
 
 def _join(parts: Sequence[Any]) -> Any:
