@@ -56,7 +56,7 @@ def best_fixed(model: Any, tolerance: float) -> tuple[float, str]:
     for schedule in ("linear", "adaptive"):
         least = math.inf
         for steps in (2**k for k in range(2, 17)):
-            betas = ready_plan(model, 2, lambda fraction: None, steps=steps, schedule=schedule).betas
+            betas = ready_plan(model, 2, steps=steps, schedule=schedule).betas
             trial = mg.estimate(model, schedule=betas, chains=4000, seed=99)
             if trial.warnings:
                 continue

@@ -8,14 +8,16 @@ import pytest
 from conftest import exact_moments, moments_model, random_rbm, z_score
 
 import marginalis as mg
+from marginalis import engines
 from marginalis.adaptive import equal_lengths, ready_plan
 from marginalis.bases import make_base
 from marginalis.examples import rbm_gaussian, rbm_hopfield
 from marginalis.plan import make_plan
+from marginalis.random import PILOT, stream
 
 
 def plan_of(model, **options):
-    return ready_plan(model, 1, lambda fraction: None, **options)
+    return ready_plan(model, 1, **options)
 
 
 def spread(result):
@@ -186,6 +188,23 @@ def test_curve_has_the_exact_means(method, engine):
     )
 
 
+def test_seeds_with_schedules_of_their_own_do_not_join():
+    model = rbm_hopfield(6, 9, temperature=0.25)
+    with pytest.raises(ValueError, match="adaptive schedules differ with the seed"):
+        mg.estimate(model, chains=9) + mg.estimate(model, chains=9, seed=1)
+
+
+def test_equal_weights_in_single_precision():
+    """All weights are equal by symmetry, and all off by the same rounding: the interval allows for it."""
+    model = mg.rbm(np.full((1, 40), 0.6), [0.0], np.zeros(40))
+    r = mg.estimate(model, steps=200, chains=64, method="mais-v")
+    low, high = r.interval
+    assert low <= -mg.exact_log_z(model) <= high
+    assert 0 < high - low < 1e-4
+    double = mg.estimate(model, steps=200, chains=64, method="mais-v", precision="double")
+    assert double.interval[1] - double.interval[0] < 1e-10
+
+
 def test_recording_changes_nothing_else():
     model = rbm_gaussian(6, 9, temperature=0.5)
     plain = mg.estimate(model, steps=40, chains=300)
@@ -218,3 +237,48 @@ def test_record_is_thinned_to_its_room(monkeypatch):
     assert len(r.curve.betas) == 7
     assert r.curve.betas[-1] == 1.0
     assert make_plan(rbm_gaussian(4, 5)).steps == 1000
+
+
+def test_pilots_are_no_chains_of_the_run(monkeypatch):
+    plans, run = [], engines.run
+    monkeypatch.setattr(engines, "run", lambda plan, *rest: plans.append(plan) or run(plan, *rest))
+    r = mg.estimate(rbm_hopfield(6, 9, temperature=0.25), steps=60, chains=50, schedule="adaptive", seed=3)
+    own = stream(3, PILOT)
+    assert own != 3
+    assert [(p.seed, p.first_chain, p.chains) for p in plans] == [(own, 0, 64), (own, 64, 64), (3, 0, 50)]
+    assert not np.allclose(plans[1].betas, np.linspace(0, 1, 33))  # the second looks where the first has pointed
+    assert r.schedule == "adaptive"
+
+
+def test_equal_lengths_of_an_uneven_path():
+    """The path of a pilot does not matter, only g along it: here 1 everywhere, so that all steps become equal."""
+    betas = np.linspace(0, 1, 65) ** 2
+    assert equal_lengths(betas, np.diff(betas) ** 2, 10) == pytest.approx(np.linspace(0, 1, 11))
+
+
+def test_data_base_of_gaussians_knows_the_temperature():
+    model = mg.rbm([[0.2]], [0.0], [0.0], units=("gaussian", "spin"), visible_precision=[3.0], temperature=2.0)
+    base = mg.data_base(model, [[1.0], [2.0]])
+    assert base.visible == pytest.approx([1.5 * 3.0 / 2.0])
+    assert model.natural.visible_units.mean(base.visible[None]) == pytest.approx(np.array([[1.5]]))
+
+
+@pytest.mark.parametrize(("units", "scale"), [("spin", 1.0), ("binary", 4.0)])
+def test_mean_field_stops_where_it_becomes_unstable(units, scale):
+    """All pairs coupled by J/n: mean-field theory is stable to βJ = 1, for binaries about ½ to βJ = 4."""
+    for strength, reached in ((0.5, 1.0), (0.8, 1.0), (3.0, 0.3), (1.5, 0.6)):
+        coupling = strength * scale
+        bias = 0.01 - (0.5 * coupling if units == "binary" else 0.0)  # nearly symmetric
+        model = mg.rbm(np.full((6, 6), coupling / 6), np.full(6, bias), np.full(6, bias), units=units)
+        base = make_base("mean-field", model)
+        mean = model.hidden_units.mean(base.hidden[None])[0]
+        beta = base.visible / (model.visible_bias + model.weights @ mean)
+        assert beta == pytest.approx(np.full(6, beta[0]))
+        assert beta[0] == pytest.approx(round(20 * beta[0]) / 20, abs=1e-6)  # β(b + W⟨h⟩) at one of twenty β
+        assert 0.75 * reached <= beta[0] <= reached + 1e-6
+
+
+def test_curves_of_other_steps_are_not_joined():
+    one, two = (mg.estimate(moments_model(), steps=steps, chains=5, record=True) for steps in (4, 8))
+    with pytest.raises(ValueError, match="different steps"):
+        one.curve + two.curve

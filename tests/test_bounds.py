@@ -1,6 +1,8 @@
 """The reverse process against exact path sums, bounds that bracket at the promised rate, Bennett against pymbar."""
 
 import math
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,10 +10,11 @@ from conftest import PathSums, moments_model, random_rbm, z_score
 
 import marginalis as mg
 from marginalis import engines
-from marginalis.bounds import bennett, markov_bound
+from marginalis.bounds import _resampled, bennett, markov_bound
 from marginalis.exact.sampling import sample_visible
 from marginalis.examples import rbm_gaussian, rbm_hopfield
 from marginalis.plan import make_plan
+from marginalis.random import REVERSE, stream
 
 LINEAR5 = np.linspace(0, 1, 6)
 
@@ -211,6 +214,44 @@ def test_disconnected_and_exact_models():
     assert b.lower < -mg.exact_log_z(model) < b.upper
 
 
+def test_what_is_no_sample_pair():
+    model = rbm_gaussian(4, 4, temperature=0.5)
+    up = np.ones(4)
+    assert len(mg.bound(model, (up, -up), steps=5, chains=20).reverse_log_weights) == 2  # two rows
+    with pytest.raises(ValueError, match=r"hidden samples\[0, 0\] is 0.5"):
+        mg.bound(model, (np.ones((7, 4)), np.full((7, 4), 0.5)), method="mais-v")
+    with pytest.raises(ValueError, match="7 visible samples and 3 hidden"):
+        mg.bound(model, (np.ones((7, 4)), np.ones((3, 4))))
+
+
+def test_headline_says_what_it_rests_on():
+    model = rbm_gaussian(6, 9, temperature=0.5)
+    v, _ = sample_visible(model, 5, np.arange(100, dtype=np.uint64))
+    given = mg.bound(model, v, steps=50)
+    assert not given.is_certified
+    assert "if these are independent samples of the model" in str(given)
+    assert mg.bound(model, steps=50, chains=50).is_certified
+
+
+def test_rounding_is_no_disagreement():
+    weak = mg.rbm(1e-8 * np.random.default_rng(1).normal(size=(5, 7)), np.zeros(5), np.zeros(7))
+    assert not mg.bound(weak, method="mais-v", steps=60, chains=100).warnings
+    assert not mg.bound(rbm_hopfield(6, 9, temperature=2.0), chains=19, steps=1000).warnings
+    assert any("too few" in w for w in mg.bound(weak, chains=5).warnings)
+
+
+def test_models_without_couplings():
+    alone = mg.from_edges([], field=[0.1, -0.2, 0.3], n=3)
+    b = mg.bound(alone, np.ones((50, 3)), transition="metropolis")
+    assert b.free_energy == pytest.approx(-mg.exact_log_z(alone))
+    for run in (
+        lambda: mg.estimate(alone, record=True, transition="metropolis"),
+        lambda: mg.thermodynamics(alone, [1.0]),
+    ):
+        with pytest.raises(ValueError, match="no couplings"):
+            run()
+
+
 def test_answer():
     model = rbm_gaussian(6, 9, temperature=0.5)
     b = mg.bound(model, steps=50, chains=100, threads=1)
@@ -259,3 +300,89 @@ def test_bennett_of_gaussian_works():
     far = bennett(forward + 500.0, reverse)
     assert math.isfinite(far.difference)
     assert far.overlap < 20
+
+
+@pytest.mark.parametrize("method", ["ais", "mais-v", "mais-h"])
+def test_reverse_sweeps_serve_base_and_temperature(method):
+    rng = np.random.default_rng(8)
+    model = random_rbm(rng, 2, 3, units=("binary", "spin"), scale=1.5, temperature=1.6)
+    base = (rng.normal(size=2), 2.0 * rng.normal(size=3))
+    swap = method == "mais-h"
+    sums = PathSums(model.transposed() if swap else model, LINEAR5, base[::-1] if swap else base, sweeps=2)
+    exact = sums.reverse(method)
+    log_weights = reverse_weights(model, method, 40_000, base=base, transition="metropolis", sweeps=2)
+    assert abs(z_score(np.exp(log_weights), exact.mean)) < 4.5
+    assert abs(z_score(log_weights, exact.mean_log)) < 4.5
+
+
+def test_every_chain_starts_from_its_own_sample():
+    fast, slow = (reverse_weights(moments_model(), "mais-v", 5000, engine) for engine in ("numba", "numpy"))
+    assert np.allclose(fast, slow, atol=2e-5)
+
+
+def test_reverse_plan_has_its_own_uniforms():
+    plan = make_plan(moments_model(), method="mais-v", steps=4, chains=10, seed=7)
+    back = plan.reversed(np.ones((6, 3)), 2)
+    assert back.seed == stream(7, REVERSE) != plan.seed
+    assert back.betas.tolist() == [1, 1, 1, 0.75, 0.5, 0.25, 0]
+    assert (back.chains, back.first_chain) == (6, 0)
+
+
+def test_bounds_share_the_risk():
+    b = mg.bound(moments_model(), steps=5, chains=50, confidence=0.6)
+    assert b.lower == pytest.approx(markov_bound(b.reverse_log_weights, 0.2) - b.forward.log_z0)
+    assert b.upper == pytest.approx(-b.forward.log_z0 - markov_bound(b.forward.log_weights, 0.2))
+
+
+def test_given_samples_start_the_hidden_side():
+    """With hidden fields; and where both sides are given only the one that is sampled counts."""
+    rng = np.random.default_rng(6)
+    model = mg.rbm(rng.normal(size=(3, 4)), rng.normal(size=3), 2.0 * rng.normal(size=4))
+    exact = PathSums(model.transposed(), LINEAR5).reverse("mais-v")
+    chains = np.arange(20_000, dtype=np.uint64)
+    v, h = sample_visible(model, 5, chains)[0], sample_visible(model.transposed(), 6, chains)[0]
+    for samples in (v, (v, h), (np.ones_like(v), h)):
+        b = mg.bound(model, samples, method="mais-h", steps=5, chains=10)
+        assert abs(z_score(b.reverse_log_weights, exact.mean_log)) < 4.5
+        assert abs(z_score(np.exp(b.reverse_log_weights), exact.mean)) < 4.5
+
+
+def test_resampling_follows_the_weights():
+    """Systematic: every state comes as often as its weight says, but for rounding."""
+    rng = np.random.default_rng(0)
+    log_weights = 2.0 * rng.normal(size=500) + 300.0
+    expected = 500 * np.exp(log_weights - np.logaddexp.reduce(log_weights))
+    for seed in range(20):
+        picked = _resampled(log_weights, np.arange(500.0)[:, None], seed)
+        counts = np.bincount(picked[:, 0].astype(int), minlength=500)
+        assert counts.sum() == 500
+        assert np.abs(counts - expected).max() < 1.0 + 1e-6
+    assert not np.array_equal(picked, _resampled(log_weights, np.arange(500.0)[:, None], 0))
+
+
+def test_approximate_start_is_resampled_and_equilibrated(monkeypatch):
+    """As many moves under the target as asked for; true samples need none."""
+    plans, run = [], engines.run
+    monkeypatch.setattr(engines, "run", lambda plan, *rest: plans.append(plan) or run(plan, *rest))
+    monkeypatch.setattr(sys.modules["marginalis.bounds"], "sample_visible", lambda *args: None)
+    model = random_rbm(np.random.default_rng(3), 4, 5, scale=0.8)
+    for equilibration, moves in ((None, 6), (0, 0), (40, 40)):
+        b = mg.bound(model, steps=6, chains=4000, method="mais-v", equilibration=equilibration)
+        assert b.samples == "approximate"
+        assert plans[-1].betas.tolist() == [1.0] * moves + np.linspace(0, 1, 7)[::-1].tolist()
+    assert abs(z_score(np.exp(b.reverse_log_weights), np.exp(b.forward.log_z0 - mg.exact_log_z(model)))) < 4.5
+    assert abs(b.free_energy + mg.exact_log_z(model)) < 4.5 * b.stderr
+    samples, _ = sample_visible(model, 1, np.arange(50, dtype=np.uint64))
+    assert mg.bound(model, samples, steps=6, chains=20, equilibration=40).samples == "given"
+    assert plans[-1].steps == 6
+
+
+def test_disagreement_is_measured_by_both_errors():
+    rng = np.random.default_rng(1)
+    known = mg.estimate(moments_model(), steps=5, chains=10)
+    forward = replace(known, log_weights=1e-6 * rng.normal(size=400))
+    reverse = rng.normal(size=100)
+    reverse -= np.logaddexp.reduce(reverse) - math.log(100)
+    for shift, doubtful in ((0.3, False), (1.5, True)):  # the mean of the reverse weights has an error of about 0.13
+        b = mg.Bounds(forward, reverse + shift, "given", 0.95, 0.0)
+        assert any("disagree" in w for w in b.warnings) == doubtful

@@ -1,5 +1,6 @@
 """The command line as a user meets it, in its own process where exit codes and streams matter."""
 
+import importlib
 import json
 import os
 import signal
@@ -9,8 +10,10 @@ import time
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import marginalis as mg
+from marginalis import cli
 
 
 def run(*args, **options):
@@ -160,7 +163,8 @@ def test_make_is_seeded(tmp_path):
         (["estimate", "{model}", "--tolerance", "0.1", "--chains", "5"], "leave out chains"),
         (["estimate", "{model}", "--budget", "3"], "budget goes with tolerance"),
         (["estimate", "{model}", "--base", "none.npy"], "cannot read data file none.npy"),
-        (["estimate", "{model}", "--plot-kind", "magic"], "plot-kind is 'magic'"),
+        (["estimate", "{model}", "--plot-kind", "magic", "--plot", "a.png"], "plot-kind is 'magic'"),
+        (["estimate", "{model}", "--plot-kind", "curve"], "goes with --plot"),
         (["bound", "{model}", "--confidence", "2"], "confidence is 2"),
         (["bound", "{model}", "--samples", "{model}"], "lacks the key 'data'"),
         (["thermodynamics", "{model}"], "--betas"),
@@ -250,3 +254,40 @@ def test_importing_is_light():
     heavy = ("numba", "matplotlib", "rich", "typer")
     code = f"import sys, marginalis; print([m for m in {heavy} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+RUN = dict(method="ais", steps=7, chains=9, transition="metropolis", sweeps=2, schedule="adaptive", seed=5)
+RUN |= dict(engine="numpy", threads=2)
+PRECISE = dict(base="biases", precision="double")
+
+
+@pytest.mark.parametrize(
+    ("command", "place", "options"),
+    [
+        (
+            "estimate",
+            ("marginalis.cli", "run_estimate"),
+            RUN | PRECISE | dict(first_chain=3, tolerance=0.5, budget=4.0),
+        ),
+        ("bound", ("marginalis.bounds", "bound"), RUN | PRECISE | dict(confidence=0.7, equilibration=11)),
+        ("thermodynamics", ("marginalis.thermodynamics", "thermodynamics"), RUN | dict(moves=4)),
+    ],
+)
+def test_every_option_is_passed_on(model, monkeypatch, command, place, options):
+    heard = []
+
+    def hear(*args, **given):
+        heard.append(given)
+        raise ValueError("heard")
+
+    monkeypatch.setattr(importlib.import_module(place[0]), place[1], hear)
+    words = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    betas = ["--betas", "0.5"] if command == "thermodynamics" else []
+    CliRunner().invoke(cli.app, [command, str(model), *words, *betas])
+    assert {key: heard[0][key] for key in options} == options
+
+
+def test_warnings_of_json_go_to_stderr(model):
+    done = run("estimate", model, "--steps", 1, "--chains", 20, "--json")
+    assert "steps is 1" in json.loads(done.stdout)["warnings"][-1]
+    assert "warning: steps is 1" in done.stderr

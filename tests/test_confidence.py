@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 from typer.testing import CliRunner
 
 import marginalis as mg
@@ -225,3 +226,67 @@ def test_unwarned_intervals_hold_in_every_quiet_cell():
         assert calibration.inside(row["coverage_unwarned"], round(row["repeats"] * (1 - row["warned"])), 3.5), row
     for row in result.cells:  # where the interval fails, hardly a failure goes without a warning
         assert row["silent_miss"] < 0.07 + 3.5 * math.sqrt(0.05 * 0.95 / row["repeats"]), row
+
+
+@pytest.mark.parametrize(("sd", "chains"), [(0.3, 20), (1.0, 60), (1.5, 300)])
+def test_interval_is_the_root_of_halls_cubic(sd, chains):
+    """Put together from SciPy's moments and quantile: skewness times 1.25, freedom from the kurtosis."""
+    x = np.random.default_rng(chains).normal(scale=sd, size=chains)
+    w = np.exp(x)
+    a = 1.25 * stats.skew(w) / math.sqrt(chains)
+    freedom = min(2 * chains / max(stats.kurtosis(w, fisher=False) - 1, 2.0), chains - 1)
+    t = stats.t(freedom).ppf(0.975)
+    ends = []
+    for u in (t, -t):
+        roots = np.roots([a**2 / 27, a / 3, 1.0, a / 6 - u])
+        (root,) = roots[np.abs(roots.imag) < 1e-9].real  # it is monotone
+        ends.append(1 - stats.sem(w) / w.mean() * root)
+    low, high = math.log(max(ends[0], 0.025)), math.log(ends[1])
+    assert high > t * stats.sem(w) / w.mean()  # for skewed weights Hall's end is the farther one
+    assert confidence.interval(x) == pytest.approx((math.log(w.mean()) + low, math.log(w.mean()) + high), abs=1e-9)
+
+
+def test_upper_end_is_never_nearer_than_the_delta_method():
+    x = np.log(np.array([0.1] + [1.0, 1.01, 0.99, 1.02] * 5))
+    w = np.exp(x)
+    kurtosis = stats.kurtosis(w, fisher=False)
+    t = stats.t(2 * 21 / (kurtosis - 1)).ppf(0.975)
+    assert stats.skew(w) < 0
+    assert confidence.interval(x)[1] == pytest.approx(math.log(w.mean()) + t * stats.sem(w) / w.mean(), abs=1e-9)
+
+
+def told(log_weights, words):
+    return any(words in message for message in confidence.doubts(np.asarray(log_weights, float)))
+
+
+def test_where_doubts_begin():
+    """Weights on either side of each threshold; quantiles stand for samples."""
+    # fewer than 10 chains
+    assert told(0.1 * np.arange(9), "9 chains are too few")
+    assert not told(0.1 * np.arange(10), "too few")
+    # an effective sample size below 5, whatever the spread
+    for even, doubtful in ((4, True), (6, False)):
+        assert told([0.0] * even + [-50.0] * (1000 - even), "effective sample size") == doubtful
+    # half of the weight in one chain
+    for share, doubtful in ((0.52, True), (0.48, False)):
+        assert told([0.0] * 19 + [math.log(19 * share / (1 - share))], "one chain carries") == doubtful
+    # log-normal weights whose mean has a foretold relative error of 0.35: s²(1 + 1/√N)² = ln(1 + 0.35² N)
+    grid = stats.norm.ppf((np.arange(1000) + 0.5) / 1000)
+    limit = math.sqrt(math.log1p(0.35**2 * 1000)) / (1 + 1 / math.sqrt(1000))
+    for factor, doubtful in ((1.01, True), (0.99, False)):
+        assert told(factor * limit * grid, "effective sample size") == doubtful
+    # a wide spread does not matter where 200 chains count
+    for top, doubtful in ((-2.5, True), (-5.0, False)):
+        x = np.minimum(np.linspace(-25.0, 0.0, 1000), top)
+        assert confidence.foretold_error(x) > 0.35
+        assert told(x, "effective sample size") == doubtful
+    # a tail index above 0.7
+    seen = set()
+    for k in (0.5, 0.66, 0.68, 0.76, 0.8, 1.2):
+        x = np.log1p(np.expm1(-k * np.log1p(-(np.arange(2000) + 0.5) / 2000)) / k)
+        index = confidence.tail_index(x)
+        assert told(x, "heavy tail") == (index > 0.7)
+        seen.add(round(index, 1))
+    assert {0.6, 0.7, 0.8} <= seen
+    # the standard deviation of Gaussian log-weights from their quartiles
+    assert confidence.spread(1.7 * grid) == pytest.approx(1.7, rel=2e-3)

@@ -116,3 +116,10 @@ def test_join_refuses_other_plans():
             one.join(mg.estimate(model, **(dict(steps=5, chains=4, seed=1) | change)))
     with pytest.raises(ValueError, match="different"):
         one.join(mg.estimate(random_rbm(np.random.default_rng(1), 3, 3), steps=5, chains=4, seed=1))
+
+
+def test_join_keeps_the_notes_of_both():
+    first = make([0.0, 1.0], notes=("a", "b"))
+    second = make([2.0], runs=((1, 0, 1),), notes=("b", "c"))
+    assert (first + second).notes == ("a", "b", "c")
+    assert (first + second).warnings[-3:] == ("a", "b", "c")

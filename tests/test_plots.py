@@ -220,3 +220,40 @@ def test_a_real_run(tmp_path, thermal):
     for suffix in plots.FORMATS:
         plots.save(figures[0], tmp_path / f"figure.{suffix}")
         assert (tmp_path / f"figure.{suffix}").stat().st_size > 1000
+
+
+def extent(axes, label, axis):
+    """Least and largest coordinate of the one band or span with this label."""
+    (found,) = (x for x in (*axes.patches, *axes.collections) if x.get_label() == label)
+    corners = found.get_paths()[0].vertices if hasattr(found, "get_paths") else found.get_xy()
+    if hasattr(found, "get_width"):
+        corners = np.array([found.get_xy(), np.add(found.get_xy(), (found.get_width(), found.get_height()))])
+    return corners[:, axis].min(), corners[:, axis].max()
+
+
+def test_intervals_are_drawn_where_they_are():
+    e = with_curve(WEIGHTS["normal"], np.linspace(0.1, 1.0, 10))
+    low, high = e.interval
+    assert extent(plots.weights(e).axes[0], "95 % interval", 0) == pytest.approx((-high, -low))
+    (axes,) = plots.running(e).axes
+    assert extent(axes, "95 % interval of all", 1) == pytest.approx((low, high))
+    (band,) = (x for x in axes.collections if x.get_label() == "±1.96 standard errors")
+    corners = band.get_paths()[0].vertices
+    last = corners[corners[:, 0] == e.chains][:, 1]
+    assert (last.min(), last.max()) == pytest.approx((e.free_energy - 1.96 * e.stderr, e.free_energy + 1.96 * e.stderr))
+    around = e.curve.intervals - e.curve.log_z[:, None]
+    assert extent(plots.curve(e).axes[1], "95 % interval", 1) == pytest.approx((around.min(), around.max()))
+
+
+def test_works_shows_both_bounds():
+    b = bounds(RNG.normal(size=1000) - 0.5, -RNG.normal(size=300) - 0.5)
+    (axes,) = plots.works(b).axes
+    drawn = {float(np.asarray(x.get_xdata())[0]) for x in axes.lines}
+    assert drawn == {b.lower, b.upper, b.free_energy}
+
+
+def test_thermodynamics_draws_two_standard_errors(thermal):
+    for axes, name in zip(plots.thermodynamics(thermal).axes, ("energy", "entropy", "heat_capacity"), strict=True):
+        (bars,) = axes.containers[0][2]
+        reach = [(top - bottom) / 2 for (_, bottom), (_, top) in bars.get_segments()]
+        assert reach == pytest.approx(2 * getattr(thermal, name + "_error")[[1, 0, 2]] / 10)

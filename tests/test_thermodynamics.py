@@ -8,7 +8,8 @@ import pytest
 from conftest import PathSums, random_rbm
 
 import marginalis as mg
-from marginalis.thermodynamics import QUANTITIES
+from marginalis.estimate import log_mean_exp
+from marginalis.thermodynamics import QUANTITIES, _averages
 
 
 def exact(model, beta):
@@ -121,7 +122,37 @@ def test_bad_arguments(betas, options, message):
         mg.thermodynamics(mg.ising_grid((3, 3)), betas, **options)
 
 
+def test_other_inputs():
+    w, b, c = 0.3 * np.ones((3, 2)), np.zeros(3), np.zeros(2)
+    t = mg.thermodynamics((w, b, c), 0.7, steps=20, chains=200)
+    model = mg.as_model((w, b, c))
+    assert abs(t.log_z[0] - exact(model, 0.7)[0]) < 4.5 * t.log_z_error[0]
+    assert mg.exact_log_z((w, b, c)) == mg.exact_log_z(model)
+    with pytest.raises(ValueError, match="no option 'tolerance'"):
+        mg.thermodynamics(model, [1.0], tolerance=0.1)
+
+
 def test_gaussian_sides_are_refused():
     model = mg.rbm(np.ones((2, 2)), np.zeros(2), np.zeros(2), units=("gaussian", "spin"))
     with pytest.raises(ValueError, match="discrete units only"):
         mg.thermodynamics(model, [1.0])
+
+
+@pytest.mark.parametrize("slope", [-0.8, 0.8])
+def test_errors_are_those_of_the_jackknife(slope):
+    """Between β = 0 and the largest one, with weights that go along with the energies or against them."""
+    rng = np.random.default_rng(4)
+    n, x, largest, offset = 2000, 0.6, 1.7, 0.3
+    mean = rng.normal(2.0, 0.7, n)
+    values = np.stack([mean, mean**2 + rng.uniform(0.0, 0.2, n), rng.uniform(0.5, 1.5, n)], axis=1)
+    log_weights = slope * mean + 0.2 * rng.normal(size=n)
+
+    def averages(keep):
+        log_z = 3.0 + log_mean_exp(log_weights[keep]) + x * offset
+        return np.array(_averages(log_weights[keep], log_z, values[keep], x, largest, offset))
+
+    parts = np.array([averages(np.arange(n) % 200 != k) for k in range(200)])  # ten chains left out at a time
+    jackknife = np.sqrt(199.0) * parts.std(axis=0)
+    found = averages(np.arange(n))
+    for k, name in enumerate(QUANTITIES):
+        assert found[2 * k + 1] == pytest.approx(jackknife[2 * k], rel=0.25), name

@@ -8,7 +8,9 @@ import pytest
 from conftest import moments_model, z_score
 
 import marginalis as mg
+from marginalis import confidence, engines, tolerance
 from marginalis.examples import rbm_gaussian, rbm_hopfield
+from marginalis.random import PILOT, stream
 
 
 def half_width(r):
@@ -69,6 +71,14 @@ def test_what_is_given_stays():
     assert np.array_equal(linear.log_weights, again.log_weights)
 
 
+def test_there_is_an_end(monkeypatch):
+    """More accuracy than any number of chains would give: the answer says so."""
+    monkeypatch.setattr("marginalis.tolerance._MOST_CHAINS", 2000)
+    r = mg.estimate(rbm_hopfield(8, 12, temperature=1 / 4), tolerance=1e-5, steps=20)
+    assert r.chains == 2000
+    assert any("as many chains as there may be" in w for w in r.warnings)
+
+
 def test_exact_models_take_no_time():
     r = mg.estimate(mg.from_edges([(0, 1), (2, 3)]), tolerance=1e-6)
     assert half_width(r) == 0.0
@@ -100,3 +110,77 @@ def test_z_stays_unbiased():
 def test_bad_arguments(options, message):
     with pytest.raises(ValueError, match=message):
         mg.estimate(rbm_gaussian(4, 5), **options)
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """All plans that are run."""
+    found, run = [], engines.run
+    monkeypatch.setattr(engines, "run", lambda plan, *rest: found.append(plan) or run(plan, *rest))
+    return found
+
+
+def test_pilots_are_no_chains_of_the_answer(plans):
+    model = rbm_hopfield(10, 20, temperature=1 / 8, seed=1)
+    r = mg.estimate(model, tolerance=0.05, seed=4, first_chain=500)
+    own = stream(4, PILOT)
+    pilots, answers = [p for p in plans if p.seed == own], [p for p in plans if p.seed == 4]
+    assert own != 4
+    assert len(pilots) + len(answers) == len(plans)
+    pilots = [p for p in pilots if p.chains > 1]  # one chain only compiles
+    assert [p.first_chain for p in pilots] == [256 * k for k in range(len(pilots))]
+    assert answers[0].first_chain == 500
+    assert len(r.log_weights) == sum(count for _, _, count in r.runs)
+    # the same plan by hand
+    again = mg.estimate(model, schedule=answers[-1].betas, chains=r.runs[0][2], first_chain=r.runs[0][1], seed=4)
+    assert np.array_equal(again.log_weights, r.log_weights[: again.chains])
+    # short steps first, where the weights of a cold model change most
+    assert r.schedule == "adaptive"
+    assert np.interp(0.5, np.linspace(0, 1, r.steps + 1), answers[-1].betas) < 0.4
+
+
+def test_the_plan_is_usually_enough(plans):
+    """Nine tenths of the tolerance are aimed at, so that few runs need more chains."""
+    model = rbm_gaussian(8, 12, temperature=0.5, seed=1)
+    runs = [mg.estimate(model, tolerance=0.03, steps=40, seed=seed) for seed in range(20)]
+    assert np.mean([len(r.runs) == 1 for r in runs]) > 0.7
+    assert np.mean([half_width(r) for r in runs]) > 0.75 * 0.03  # nor many more than needed
+
+
+def test_more_chains_are_joined(monkeypatch):
+    """Pilots that promise too much: the chains that were run count, with those that had to be added."""
+    monkeypatch.setattr(tolerance, "_MARGIN", 2.0)
+    r = mg.estimate(rbm_gaussian(8, 12, temperature=0.5, seed=1), tolerance=0.03, steps=40)
+    assert half_width(r) <= 0.03
+    assert len(r.runs) > 1
+    assert r.runs[0][1] == 0
+    assert all(a[1] + a[2] == b[1] for a, b in zip(r.runs, r.runs[1:], strict=False))
+    assert r.chains == sum(count for _, _, count in r.runs)
+
+
+def test_doubts_lead_to_new_pilots(plans, monkeypatch):
+    """An answer that is doubted is not given: pilots with more steps go first, and then other chains."""
+    doubts, heard = confidence.doubts, []
+
+    def doubt_once(log_weights):
+        heard.append(len(log_weights))
+        return ("not quite sure",) if len(heard) == 1 else doubts(log_weights)
+
+    monkeypatch.setattr(confidence, "doubts", doubt_once)
+    r = mg.estimate(rbm_gaussian(8, 12, temperature=0.5, seed=1), tolerance=0.05)
+    first = next(k for k, p in enumerate(plans) if p.seed == 0)
+    assert plans[first + 1].seed == stream(0, PILOT)
+    assert plans[first + 1].steps == 4 * plans[first].steps
+    assert r.warnings == ()
+    assert r.runs[0][1] == heard[0]
+
+
+def test_batches_change_nothing(plans, monkeypatch):
+    model = rbm_gaussian(8, 12, temperature=0.5, seed=1)
+    options = dict(tolerance=0.01, steps=40, schedule="linear")
+    at_once = mg.estimate(model, **options)
+    monkeypatch.setattr(tolerance, "_SHORT", 0.0)  # everything takes long
+    plans.clear()
+    parts = mg.estimate(model, **options)
+    assert next(p.chains for p in plans if p.seed == 0) == 256 < parts.chains
+    assert np.array_equal(parts.log_weights, at_once.log_weights)

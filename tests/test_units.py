@@ -237,3 +237,19 @@ def test_random_bipartite_models_against_brute_force(seed, visible, hidden, dens
     r = mg.estimate(model, steps=20, chains=100)
     assert r.log_z < expected + 14  # has a chance of at most e^-14, by Markov's inequality
     assert r.log_z0 + r.log_weights.max() > expected - 14
+
+
+@pytest.mark.parametrize(("units", "features"), [*DISCRETE, (Gaussian((0.5, 2.0, 3.0)), 3)])
+def test_mean_and_response_are_derivatives_of_the_log_normaliser(units, features):
+    rng = np.random.default_rng(2)
+    fields, change = rng.normal(size=(2, 4, features))
+    step = 1e-4
+
+    def slope(function, direction):
+        return (function(fields + step * direction) - function(fields - step * direction)) / (2 * step)
+
+    mean = np.stack([slope(units.log_normaliser, unit) for unit in np.eye(features)], axis=1)
+    np.testing.assert_allclose(units.mean(fields), mean, atol=1e-7)
+    np.testing.assert_allclose(units.response(fields, change), slope(units.mean, change), atol=1e-7)
+    back = units.fields_of(units.mean(fields))
+    np.testing.assert_allclose(units.mean(back), units.mean(fields), atol=1e-12)

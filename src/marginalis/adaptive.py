@@ -8,6 +8,7 @@ measure g. They take no part in the estimate: the schedule is fixed before its c
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +17,7 @@ from numpy.typing import ArrayLike
 
 from . import engines
 from .models import BipartiteMRF
-from .parallel import Tick
-from .plan import Plan, make_plan
+from .plan import DEFAULT_CHAINS, Plan, make_plan
 from .random import PILOT, stream
 from .schedules import DEFAULT_STEPS
 from .units import Array
@@ -34,23 +34,27 @@ _EVEN = 0.1  # part of the length that is spread evenly, against what a pilot ha
 def ready_plan(
     model: BipartiteMRF,
     threads: int,
-    tick: Tick,
     *,
     steps: int | None = None,
+    chains: int | None = None,
     schedule: str | ArrayLike | None = None,
     **options: Any,
 ) -> Plan:
     """Make a plan; run the pilots of an adaptive schedule, which is the default unless `steps` is given."""
+    unknown = set(options) - set(inspect.signature(make_plan).parameters)
+    if unknown:
+        raise ValueError(f"there is no option {min(unknown)!r} here")
+    options["chains"] = DEFAULT_CHAINS if chains is None else chains
     if schedule is None:
         schedule = "adaptive" if steps is None else "linear"
     steps = DEFAULT_STEPS if steps is None else steps
     if not (isinstance(schedule, str) and schedule == "adaptive"):
         return make_plan(model, steps=steps, schedule=schedule, **options)
     plan = make_plan(model, steps=steps, schedule="linear", **options)
-    return replace(plan, betas=fit_schedule(plan, threads, tick), schedule="adaptive")
+    return replace(plan, betas=fit_schedule(plan, threads), schedule="adaptive")
 
 
-def fit_schedule(plan: Plan, threads: int, tick: Tick) -> Array:
+def fit_schedule(plan: Plan, threads: int) -> Array:
     """Return β_0 … β_K, as many as the plan has, at equal distances in thermodynamic length.
 
     Two pilots: one with even steps, and another on the path which that one suggests, to look closely where it
@@ -65,11 +69,14 @@ def fit_schedule(plan: Plan, threads: int, tick: Tick) -> Array:
             plan, betas=betas, chains=PILOT_CHAINS, first_chain=PILOT_CHAINS * stage, seed=stream(plan.seed, PILOT)
         )
         watch = Watch(np.arange(1, coarse + 1), PILOT_CHAINS)
-        engine = engines.choose(pilot, "auto")
-        engines.run(pilot, engine, threads, lambda fraction, done=stage: tick((done + fraction) / 2), watch)  # type: ignore[misc]
-        log_w = np.diff(watch.log_weights, axis=0, prepend=0.0)
-        betas = equal_lengths(betas, log_w.var(axis=1), coarse if stage == 0 else plan.steps)
+        engines.run(pilot, engines.choose(pilot, "auto"), threads, lambda fraction: None, watch)
+        betas = refit(betas, watch, coarse if stage == 0 else plan.steps)
     return betas
+
+
+def refit(betas: Array, watch: Watch, steps: int) -> Array:
+    """Return `steps` steps of equal length by what was seen of every step of a pilot on the path `betas`."""
+    return equal_lengths(betas, np.diff(watch.log_weights, axis=0, prepend=0.0).var(axis=1), steps)
 
 
 def equal_lengths(betas: Array, variances: Array, steps: int) -> Array:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from .checks import real_array, real_number
 from .data import visible_rows
-from .models import BipartiteMRF
+from .models import BipartiteMRF, as_model
 from .units import Array, Categorical, TwoState
 
 
@@ -121,6 +121,7 @@ def data_base(model: BipartiteMRF, data: ArrayLike, *, pseudo_count: float = 1.0
     The rates of a discrete variable are those of the data with `pseudo_count` more samples of each state, so that
     none is zero (Salakhutdinov & Murray, ICML 2008, start from such a base). Gaussian ones have the data's mean.
     """
+    model = as_model(model)
     rows = visible_rows(model, data)
     units, features = model.visible_units, rows.shape[1]
     extra = real_number(pseudo_count, "pseudo_count")

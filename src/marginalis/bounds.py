@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import log_expit, ndtri
 
-from . import engines
+from . import confidence, engines
 from .adaptive import ready_plan
 from .checks import real_number, whole
 from .data import visible_rows
-from .estimate import Estimate, decimals, finite, log_mean_exp, relative_error, run_plan
+from .estimate import Estimate, decimals, finite, log_mean_exp, run_plan
 from .exact.sampling import sample_visible
-from .models import BipartiteMRF
+from .models import BipartiteMRF, as_model
 from .parallel import Tick, cores
 from .plan import Plan
 from .progress import ticker
@@ -31,7 +31,9 @@ from .random import REVERSE, TARGET, stream, uniforms
 from .units import Array
 from .watch import Watch
 
-DISAGREEMENT = 5.0  # of the two directions, in standard errors, that is worth a warning
+DISAGREEMENT = 2.5  # of the two directions, in widths of their intervals, that is worth a warning
+MIN_CHAINS = 10
+_ROUNDING = 1e-5  # relative, of log-weights
 MIN_OVERLAP = 20.0  # effective chains below which Bennett's error is no error bar
 
 
@@ -47,8 +49,8 @@ class Bounds:
 
     @property
     def is_certified(self) -> bool:
-        """Whether the reverse chains started from true samples of the model, so that the lower bound holds."""
-        return self.samples != "approximate"
+        """Whether the reverse chains are known to have started from independent samples of the model."""
+        return self.samples.startswith("exact")
 
     @cached_property
     def upper(self) -> float:
@@ -57,7 +59,7 @@ class Bounds:
 
     @cached_property
     def lower(self) -> float:
-        """Lower bound of F, wrong with probability at most (1 − confidence)/2 if the start is certified."""
+        """Lower bound of F, wrong with probability at most (1 − confidence)/2 if the samples are the model's."""
         return markov_bound(self.reverse_log_weights, (1.0 - self.confidence) / 2.0) - self.forward.log_z0
 
     @cached_property
@@ -99,7 +101,7 @@ class Bounds:
     def warnings(self) -> tuple[str, ...]:
         """What is doubtful about these bounds, in words."""
         found = []
-        if not self.is_certified:
+        if self.samples == "approximate":
             found.append(
                 "the reverse chains start from samples of the forward run, not of the model itself: "
                 "the lower bound and Bennett's estimate are approximate"
@@ -107,18 +109,30 @@ class Bounds:
         if self.lower > self.upper:
             found.append("the two bounds contradict each other: the samples cannot be those of the model")
         gap = self.forward.free_energy - self.reverse_free_energy
-        error = math.hypot(self.forward.stderr, relative_error(self.reverse_log_weights))
-        if abs(gap) > DISAGREEMENT * error:
+        reach = self._reach(gap > 0.0)
+        if abs(gap) > DISAGREEMENT * reach + _ROUNDING * max(1.0, abs(self.free_energy)):
             found.append(
-                f"the two directions disagree by {gap:.2g}, where their errors are {error:.2g}: one may have missed "
-                "what the other has seen; raise steps, or start from another base"
+                f"the two directions disagree by {gap:.2g}, where their 95 % intervals reach {reach:.2g} towards each "
+                "other: one may have missed what the other has seen; raise steps, or start from another base"
             )
-        if self.overlap < MIN_OVERLAP:
+        fewest = min(self.forward.chains, len(self.reverse_log_weights))
+        if fewest < MIN_CHAINS:
+            found.append(f"{fewest} chains in one direction are too few for Bennett's error; raise chains")
+        elif self.overlap < min(MIN_OVERLAP, fewest / 2):
             found.append(
                 f"only about {self.overlap:.1f} chains of one direction overlap with the other: do not trust Bennett's "
                 "estimate, only the bounds; raise steps"
             )
         return tuple(found)
+
+    def _reach(self, forward_is_higher: bool) -> float:
+        """How far the intervals of the two directions reach towards each other."""
+        low, high = self.forward.interval
+        back_low, back_high = confidence.interval(self.reverse_log_weights)
+        back = log_mean_exp(self.reverse_log_weights)
+        if forward_is_higher:
+            return math.hypot(self.forward.free_energy - low, back_high - back)
+        return math.hypot(high - self.forward.free_energy, back - back_low)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain data."""
@@ -155,6 +169,10 @@ class Bounds:
     def __str__(self) -> str:
         digits = decimals(self.stderr)
         sure = "" if self.is_certified else ", if the reverse chains start at equilibrium"
+        if self.samples == "given":
+            sure = ", if these are independent samples of the model"
+        if self.lower > self.upper:
+            sure = ", which cannot be"
         lines = [
             f"{self.lower:.{digits}f} ≤ F ≤ {self.upper:.{digits}f}   (probability at least {self.confidence:g}{sure})",
             f"F = {self.free_energy:.{digits}f} ± {self.stderr:.{digits}f}   by Bennett's acceptance ratio"
@@ -201,7 +219,9 @@ def bound(
     threads = cores(threads)
     begin = time.perf_counter()
     with ticker(progress, "forward and reverse") as tick:
-        plan = ready_plan(model, threads, lambda fraction: None, whole_model=samples is not None, **options)
+        model = as_model(model)
+        uncoupled = 0 in (model.n_visible, model.n_hidden)
+        plan = ready_plan(model, threads, whole_model=samples is not None and not uncoupled, **options)
         engine = engines.choose(plan, engine)
         given = None if samples is None else _given(plan, samples)
         moves = plan.steps if equilibration is None else whole(equilibration, "equilibration", 0, 2**31)
@@ -219,7 +239,7 @@ def bound(
             else:
                 start, source = drawn[0], f"exact, by {drawn[1]}"
         back = plan.reversed(start, moves if source == "approximate" else 0)
-        reverse = engines.run(back, engine, threads, lambda fraction: tick((1.0 + fraction) / 2))
+        reverse = run_plan(back, engine, threads, lambda fraction: tick((1.0 + fraction) / 2)).log_weights
     return Bounds(forward, reverse, source, level, time.perf_counter() - begin)
 
 
@@ -230,12 +250,15 @@ def _width(plan: Plan) -> int:
 
 def _given(plan: Plan, samples: Any) -> Array:
     """Return the states of the sampled side in given samples; a hidden side that is not given is drawn from P(h|v)."""
-    pair = isinstance(samples, tuple) and len(samples) == 2
+    pair = isinstance(samples, tuple) and len(samples) == 2 and all(np.ndim(side) == 2 for side in samples)
     visible = visible_rows(plan.model, samples[0] if pair else samples, "samples")
+    if pair:
+        hidden = visible_rows(plan.model.transposed(), samples[1], "hidden samples")
+        if len(hidden) != len(visible):
+            raise ValueError(f"there are {len(visible)} visible samples and {len(hidden)} hidden ones")
+        return hidden if plan.method == "mais-h" else visible
     if plan.method != "mais-h":
         return visible
-    if pair:
-        return visible_rows(plan.model.transposed(), samples[1], "hidden samples")
     natural = plan.model.natural
     fields = natural.hidden_bias + visible @ natural.weights
     chains = np.arange(len(visible), dtype=np.uint64)

@@ -94,6 +94,8 @@ def estimate(
 ) -> None:
     """Estimate the free energy by mAIS or AIS."""
     _check_outputs(model, out, figure=plot)
+    if plot_kind != "weights" and plot is None:
+        raise ValueError(f"plot-kind {plot_kind!r} goes with --plot FILE")
     if plot_kind not in ESTIMATE_PLOTS:
         raise ValueError(f"plot-kind is {plot_kind!r}; it must be one of {', '.join(ESTIMATE_PLOTS)}")
     loaded = io.load(model)
@@ -165,7 +167,7 @@ def bound(
         confidence=confidence,
         method=method,
         steps=steps,
-        chains=DEFAULT_CHAINS if chains is None else chains,
+        chains=chains,
         transition=transition,
         sweeps=sweeps,
         schedule=_schedule(schedule),
@@ -210,7 +212,7 @@ def thermodynamics(
         _betas(betas),
         method=method,
         steps=steps,
-        chains=DEFAULT_CHAINS if chains is None else chains,
+        chains=chains,
         transition=transition,
         sweeps=sweeps,
         moves=moves,

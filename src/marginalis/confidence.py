@@ -49,6 +49,12 @@ def relative_weights(log_weights: Array) -> Array:
     return np.exp(log_weights - log_weights.max())
 
 
+def effective_size(log_weights: Array) -> float:
+    """Effective number of chains, (ΣW)²/ΣW²."""
+    w = relative_weights(log_weights)
+    return float(w.sum() ** 2 / (w @ w))
+
+
 def interval(log_weights: Array, level: float = 0.95) -> tuple[float, float]:
     """Interval of ln E[W] that holds for skewed weights.
 

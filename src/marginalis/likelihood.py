@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .bounds import Bounds
 from .checks import real_number
 from .data import check_rows, visible_table
 from .estimate import Estimate, estimate, finite
 from .exact import ExactLogZ, exact_log_z
 from .models import BipartiteMRF, as_model
+from .plan import model_digest
 from .units import Array, Gaussian
 
 _CHEAP = 1.0  # seconds: an exact ln Z that takes no longer is always taken
@@ -158,13 +160,16 @@ def _log_z(
         value = real_number(given, "log_z")
         source = f"exact, by {given.method}" if isinstance(given, ExactLogZ) else "given"
         return value, (value, value), source, ()
-    variables = getattr(given, "variables", model.n_variables)
-    if variables != model.n_variables:
-        raise ValueError(f"log_z belongs to a model of {variables} variables; rbm has {model.n_variables}")
     low, high = given.interval
-    source = str(getattr(given, "method", "given"))
-    if isinstance(given, Estimate):
-        source += f", {given.steps} steps, {given.chains} chains, seed {given.seed}"
+    source = "given"
+    run = given.forward if isinstance(given, Bounds) else given
+    if isinstance(run, Estimate):
+        source = f"{run.method}, {run.steps} steps, {run.chains} chains, seed {run.seed}"
+        if run.fingerprint.split()[0] != model_digest(model):
+            raise ValueError("log_z belongs to another model than rbm (a dense copy of a sparse one is another)")
+    if isinstance(given, Bounds):  # whose own interval has any confidence
+        source += ", forward and reverse"
+        low, high = (given.free_energy + sign * 1.96 * given.stderr for sign in (-1.0, 1.0))
     return float(given.log_z), (-float(high), -float(low)), source, tuple(getattr(given, "warnings", ()))
 
 

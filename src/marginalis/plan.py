@@ -80,16 +80,23 @@ class Plan:
 
     def fingerprint(self) -> str:
         """Hash of all but the chains and the seed: estimates that share it estimate the same thing."""
-        digest = hashlib.sha256(f"{self.method} {self.transition} {self.sweeps} {self.precision}".encode())
-        model = self.model
-        w = model.weights
-        arrays: list[Any] = [w.indptr, w.indices, w.data] if sp.issparse(w) else [w]
-        arrays += [model.visible_bias, model.hidden_bias, model.temperature, model.offset, self.betas]
-        arrays += [self.base.visible, self.base.hidden]
-        digest.update(f"{w.shape} {model.visible_units} {model.hidden_units}".encode())
-        for array in arrays:
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
+        words = f"{self.method} {self.transition} {self.sweeps} {self.precision}"
+        return f"{model_digest(self.model)} {_digest(words, [self.betas, self.base.visible, self.base.hidden])}"
+
+
+def model_digest(model: BipartiteMRF) -> str:
+    """Hash of a model as it is stored."""
+    w = model.weights
+    arrays: list[Any] = [w.indptr, w.indices, w.data] if sp.issparse(w) else [w]
+    arrays += [model.visible_bias, model.hidden_bias, model.temperature, model.offset]
+    return _digest(f"{w.shape} {model.visible_units} {model.hidden_units}", arrays)
+
+
+def _digest(words: str, arrays: list[Any]) -> str:
+    digest = hashlib.sha256(words.encode())
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def make_plan(
@@ -122,6 +129,8 @@ def make_plan(
             raise ValueError(f"{argument} is {value!r}; it must be one of {', '.join(known)}")
     sweeps = whole(sweeps, "sweeps", 1, 10**6) if transition == "metropolis" else 0
     path = betas(schedule, steps)
+    if whole_model and 0 in (model.n_visible, model.n_hidden):
+        raise ValueError("the model has no couplings, one side being empty: there is no path; see exact_log_z")
     start = make_base(base, model)
     parts = Parts(model, start, model.natural.offset) if whole_model else cut(model, start)
     if method == "mais":  # sum out the larger side (paper, section on the size ratio)

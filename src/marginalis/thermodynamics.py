@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,8 +20,8 @@ from numpy.typing import ArrayLike
 from . import confidence
 from .adaptive import ready_plan
 from .checks import real_array, whole
-from .estimate import finite, log_mean_exp, run_plan
-from .models import BipartiteMRF
+from .estimate import decimals, finite, log_mean_exp, run_plan
+from .models import BipartiteMRF, as_model
 from .parallel import Tick, cores
 from .plan import Plan
 from .progress import ticker
@@ -83,14 +82,17 @@ class Thermodynamics:
     def __str__(self) -> str:
         lines = [f"{'β':>10} {'ln Z':>20} {'U':>20} {'S':>20} {'C':>20} {'ESS':>9}"]
         for row in self.rows():
-            cells = (f"{row[name]:.5g} ± {row[name + '_error']:.1g}" for name in QUANTITIES)
+            cells = []
+            for name in QUANTITIES:
+                digits = decimals(row[name + "_error"])
+                cells.append(f"{row[name]:.{digits}f} ± {row[name + '_error']:.{digits}f}")
             lines.append(f"{row['beta']:10.5g} " + " ".join(f"{cell:>20}" for cell in cells) + f" {row['ess']:9.1f}")
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
 
 
 def thermodynamics(
     model: BipartiteMRF,
-    betas: ArrayLike | Iterable[float],
+    betas: ArrayLike,
     *,
     moves: int = 10,
     engine: str = "auto",
@@ -106,7 +108,8 @@ def thermodynamics(
     energies are averaged.
     """
     stay = whole(moves, "moves", 1, 10**6)
-    wanted = real_array(betas if isinstance(betas, np.ndarray) else list(betas), "betas", 1)  # type: ignore[arg-type]
+    model = as_model(model)
+    wanted = real_array(np.atleast_1d(betas) if np.isscalar(betas) else betas, "betas", 1)
     if len(wanted) == 0 or (wanted < 0.0).any():
         raise ValueError("betas must be a list of inverse temperatures, none of them negative")
     if any(isinstance(units, Gaussian) for units in (model.visible_units, model.hidden_units)):
@@ -119,7 +122,7 @@ def thermodynamics(
     hot = replace(model, temperature=1.0 / largest)
     workers = cores(threads)
     with ticker(progress, "thermodynamics") as tick:
-        plan = ready_plan(hot, workers, lambda fraction: None, whole_model=True, **options)
+        plan = ready_plan(hot, workers, whole_model=True, **options)
         inner = places[places > 0.0] / largest
         path = np.union1d(plan.betas, inner)
         plan = replace(plan, betas=np.repeat(path, np.where(np.isin(path, inner), stay, 1)))
@@ -141,8 +144,8 @@ def thermodynamics(
     warnings: tuple[str, ...] = ()
     if doubtful:
         warnings = (
-            f"the weights are too uneven for trusted errors at {len(doubtful)} of {len(places)} β, from "
-            f"{min(doubtful):.4g} to {max(doubtful):.4g}; raise steps",
+            f"the weights are too uneven for trusted errors at {len(doubtful)} of {len(places)} β, "
+            f"the first of them {min(doubtful):.4g}; raise steps",
         )
     return Thermodynamics(
         betas=wanted,

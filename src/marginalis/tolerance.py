@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .adaptive import equal_lengths
+from .adaptive import refit
 from .checks import real_number
 from .estimate import Estimate, run_plan
 from .exact import duration
@@ -40,6 +40,8 @@ _MOST_WATCHED = 512  # steps of a pilot that still improves the schedule
 _EVEN_ENOUGH = 1.5  # relative variance of the weights that ends the pilots,
 _UNEVEN = 2.0  # and up to which a plan may be the cheapest
 _LEAST_CHAINS = 256  # fewer would save little time and cost the interval its credit
+_MOST_CHAINS = 1 << 25  # a quarter of a GiB of log-weights
+_FINE = 1e-4  # below this, single precision might show
 _MARGIN = 0.9  # the half-width aimed at, in tolerances
 _Z95 = 1.96
 _FAR_OFF = 2.0  # times as many chains as predicted: then another number of steps may be better
@@ -73,6 +75,8 @@ def to_tolerance(
     options["schedule"] = "linear" if adaptive else schedule
     if options["steps"] is None:
         options["steps"] = _FIRST_STEPS if isinstance(schedule, str) else DEFAULT_STEPS
+    if goal < _FINE:
+        options["precision"] = "double"
     plan = make_plan(model, **options)
     if adaptive:
         plan = replace(plan, schedule="adaptive")
@@ -80,7 +84,9 @@ def to_tolerance(
     with ticker(progress, "to tolerance") as tick:
         result = work.carry_out(tick)
     if work.half_width(result) > goal:
-        reason = f"the budget of {seconds:g} s ran out" if work.left() <= 0.0 else "no more steps can be taken"
+        reason = "this is as many chains as there may be"
+        if work.left() <= 0.0:
+            reason = f"the budget of {seconds:g} s ran out"
         note = f"{reason}: the interval is ± {work.half_width(result):.2g}, and the tolerance {goal:g}"
         result = replace(result, notes=(note,))
     return replace(result, seconds=time.perf_counter() - work.begin)
@@ -99,6 +105,7 @@ class _Work:
         self.used = plan.first_chain  # and by answers
         self.rate = math.inf  # chain·steps per second
         self.seen: dict[int, float] = {}  # r(K)
+        self.doubted = 0  # steps that were not enough
 
     def left(self) -> float:
         return self.deadline - time.perf_counter()
@@ -109,6 +116,8 @@ class _Work:
 
     def carry_out(self, tick: Tick) -> Estimate:
         """Return the first answer that is narrow enough and free of doubts, or the last one there is time for."""
+        few = replace(self.plan, chains=1, seed=stream(self.plan.seed, PILOT))
+        run_plan(few, self.engine, self.threads, lambda fraction: None)  # compiled now, so as not to be timed
         self.explore(self.plan.steps)
         for attempt in range(_ATTEMPTS):
             result = self.sample(self.choose(), tick)
@@ -121,10 +130,11 @@ class _Work:
             self.seen[self.plan.steps] = result.chains / result.ess - 1.0
             if doubtful:
                 logger.info("these weights are too uneven to be trusted: more steps")
+                self.doubted = self.plan.steps
                 self.explore(self.plan.steps * _FASTER)
-        while ratio > 1.0 and self.left() > 0.0 and result.chains < 2**31:
+        while ratio > 1.0 and self.left() > 0.0 and result.chains < _MOST_CHAINS:
             more = max(result.chains // 10, math.ceil(result.chains * (1.1 * min(ratio, 4.0) ** 2 - 1.0)))
-            result = result + self.sample(more, tick)
+            result = result + self.sample(min(more, _MOST_CHAINS - result.chains), tick)
             ratio = self.half_width(result) / self.goal
         return result
 
@@ -149,8 +159,7 @@ class _Work:
         watch = Watch(np.arange(1, self.plan.steps + 1), _PILOT_CHAINS) if watched else None
         result = run_plan(pilot, self.engine, self.threads, lambda fraction: None, watch)
         if watch is not None:
-            variances = np.diff(watch.log_weights, axis=0, prepend=0.0).var(axis=1)
-            self.plan = replace(self.plan, betas=equal_lengths(self.plan.betas, variances, self.plan.steps))
+            self.plan = replace(self.plan, betas=refit(self.plan.betas, watch, self.plan.steps))
         self.rate = _PILOT_CHAINS * self.plan.steps / result.seconds
         return result.chains / result.ess - 1.0
 
@@ -176,11 +185,11 @@ class _Work:
             return math.expm1(min(scale * (steps / last) ** power, 50.0))
 
         def chains(steps: int) -> int:
-            return max(_LEAST_CHAINS, 32 * math.ceil(spread(steps) / error**2 / 32))
+            return min(max(_LEAST_CHAINS, 32 * math.ceil(spread(steps) / error**2 / 32)), _MOST_CHAINS)
 
         if not self.fixed:
             options = [max(4, round(last * 2.0**shift)) for shift in np.arange(-3.0, 2.5, 0.5)]
-            even = [k for k in options if spread(k) <= _UNEVEN] or options[-1:]
+            even = [k for k in options if k > self.doubted and spread(k) <= _UNEVEN] or options[-1:]
             # of plans that cost about the same, the one with even weights is easier to vouch for
             self.stretch(min(even, key=lambda k: k * chains(k) * (1.0 + 0.1 * spread(k))))
         number = chains(self.plan.steps)
@@ -204,7 +213,7 @@ class _Work:
             done += batch
             self.rate = batch * self.plan.steps / fresh.seconds
             seconds = (chains - done) * self.plan.steps / self.rate
-            if result is None and seconds > _SHORT:
+            if result is None and seconds > _SHORT and self.deadline == math.inf:
                 logger.info("%s", duration(seconds))
             result = fresh if result is None else result + fresh
             batch = chains - done

@@ -331,3 +331,13 @@ def test_none_where_it_would_take_too_long():
 def test_none_where_numbers_overflow():
     model = mg.rbm(np.full((2, 2), 1e200), np.zeros(2), np.zeros(2), units=("spin", "gaussian"))
     assert sample_visible(model, 0, np.arange(4, dtype=np.uint64)) is None
+
+
+def test_the_way_does_not_depend_on_the_number_of_chains(monkeypatch):
+    def way(once, per_chain):
+        return lambda model: sampling.Way(once, per_chain, 1, lambda: lambda u: np.zeros((len(u), 5)))
+
+    monkeypatch.setattr(sampling, "WAYS", {"quick to start": way(0.0, 1e-3), "quick to go on": way(0.5, 0.0)})
+    model = random_rbm(np.random.default_rng(0), 5, 3)
+    for count in (1, 10, 10_000):
+        assert sample_visible(model, 0, np.arange(count, dtype=np.uint64))[1] == "quick to go on"

@@ -24,6 +24,15 @@ def choose(plan: Plan, engine: str) -> str:
     return ("numba" if fast else "numpy") if engine == "auto" else engine
 
 
+def is_single(plan: Plan, engine: str) -> bool:
+    """Whether the weights come from single-precision fields."""
+    if engine == "numpy" or plan.parts.annealed is None:
+        return False
+    from . import numba_cpu
+
+    return numba_cpu.takes_single(plan)
+
+
 def run(plan: Plan, engine: str, threads: int, tick: Tick, watch: Watch | None = None) -> Array:
     """Return ln W of every chain of the plan (Z_0 left out) from the named engine (see `choose`).
 

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..bases import Base
+from ..models import BipartiteMRF
 from ..parallel import Tick, run_jobs
 from ..plan import Plan
 from ..random import HIDDEN, VISIBLE
@@ -47,9 +49,9 @@ def _prepare(plan: Plan) -> _Prepared:
     form = model.spin_form
     assert form is not None
     v, h = model.visible_units, model.hidden_units
-    b0, c0 = v.scale * base.visible, h.scale * base.hidden  # type: ignore[attr-defined]
+    b0, c0 = _spin_base(model, base)
     constant = form.constant - v.offset * math.fsum(base.visible) - h.offset * math.fsum(base.hidden)  # type: ignore[attr-defined]
-    dtype = np.float64 if plan.precision == "double" or _single_is_poor(form, b0, c0, plan.steps) else np.float32
+    dtype = np.float32 if takes_single(plan) else np.float64
 
     def pad(x: Array) -> np.ndarray:
         return np.pad(x, (0, -len(x) % TILE)).astype(dtype)
@@ -75,6 +77,17 @@ def _prepare(plan: Plan) -> _Prepared:
     operations = (2 + 20 * plan.sweeps) * entries + 40 * model.n_variables
     spin = v.offset, v.scale  # type: ignore[attr-defined]
     return _Prepared(args, model.n_visible, len(gap_v), len(gap_h), dtype, constant, spin, operations)
+
+
+def _spin_base(model: BipartiteMRF, base: Base) -> tuple[Array, Array]:
+    """Return the fields of a base on spins."""
+    return model.visible_units.scale * base.visible, model.hidden_units.scale * base.hidden  # type: ignore[attr-defined]
+
+
+def takes_single(plan: Plan) -> bool:
+    """Whether the plan is run in single precision: asked for, and good enough."""
+    model, base, _ = plan.oriented()
+    return plan.precision == "single" and not _single_is_poor(model.spin_form, *_spin_base(model, base), plan.steps)
 
 
 def _single_is_poor(form: Any, b0: Array, c0: Array, steps: int) -> bool:

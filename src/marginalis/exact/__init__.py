@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..checks import real_number
-from ..models import BipartiteMRF
+from ..models import BipartiteMRF, as_model
 from ..parallel import Tick, cores
 from ..progress import ticker
 from ..units import Gaussian, TwoState
@@ -75,8 +75,7 @@ def exact_log_z(
 
     Raises `ModelTooLarge` when none would finish within `max_seconds`.
     """
-    if not isinstance(model, BipartiteMRF):
-        raise ValueError(f"model is a {type(model).__name__}; it must be a BipartiteMRF (see rbm, load)")
+    model = as_model(model)
     threads = cores(threads)
     start = time.perf_counter()
     ways = _applicable(model, method, threads, max_seconds)
