@@ -114,7 +114,11 @@ class Estimate:
     def interval(self) -> tuple[float, float]:
         """95 % interval of F, which allows for skewed weights (see `confidence.interval`)."""
         low, high = confidence.interval(self.log_weights)
-        return -self.log_z0 - high - self.rounding, -self.log_z0 - low + self.rounding
+        reach = self.rounding  # nothing is surer than its last digits
+        return (
+            min(-self.log_z0 - high, self.free_energy - reach),
+            max(-self.log_z0 - low, self.free_energy + reach),
+        )
 
     @cached_property
     def ess(self) -> float:
