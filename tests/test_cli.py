@@ -266,7 +266,7 @@ PRECISE = dict(base="biases", precision="double")
     [
         (
             "estimate",
-            ("marginalis.cli", "run_estimate"),
+            ("marginalis.cli.answers", "run_estimate"),
             RUN | PRECISE | dict(first_chain=3, tolerance=0.5, budget=4.0),
         ),
         ("bound", ("marginalis.bounds", "bound"), RUN | PRECISE | dict(confidence=0.7, equilibration=11)),

@@ -10,7 +10,9 @@ from scipy.integrate import trapezoid
 
 import marginalis as mg
 from marginalis import confidence, plots
-from marginalis.estimate import Curve, Estimate, relative_error
+from marginalis.confidence import relative_error
+from marginalis.curve import Curve
+from marginalis.estimate import Estimate
 
 RNG = np.random.default_rng(5)
 WEIGHTS = {

@@ -8,7 +8,7 @@ import pytest
 from conftest import PathSums, random_rbm
 
 import marginalis as mg
-from marginalis.estimate import log_mean_exp
+from marginalis.confidence import log_mean_exp
 from marginalis.thermodynamics import QUANTITIES, _averages
 
 

@@ -3,7 +3,8 @@
 from . import plots
 from .bases import data_base
 from .bounds import Bounds, bound
-from .estimate import Curve, Estimate, estimate
+from .curve import Curve
+from .estimate import Estimate, estimate
 from .exact import ModelTooLarge, exact_log_z
 from .graphs import from_bqm, from_edges, from_graph, from_tables, potts
 from .grids import ising_grid, potts_grid

@@ -20,8 +20,9 @@ from scipy.special import log_expit, ndtri
 from . import confidence, engines
 from .adaptive import ready_plan
 from .checks import real_number, whole
+from .confidence import log_mean_exp
 from .data import visible_rows
-from .estimate import Estimate, decimals, finite, log_mean_exp, run_plan
+from .estimate import Estimate, decimals, finite, run_plan
 from .exact.sampling import sample_visible
 from .models import BipartiteMRF, as_model
 from .parallel import Tick, cores

@@ -49,6 +49,20 @@ def relative_weights(log_weights: Array) -> Array:
     return np.exp(log_weights - log_weights.max())
 
 
+def log_mean_exp(x: Array) -> float:
+    """ln of the mean of eˣ."""
+    top = float(x.max())
+    return top + math.log(float(np.exp(x - top).mean()))
+
+
+def relative_error(log_weights: Array) -> float:
+    """Standard error of the mean weight over the mean weight."""
+    if len(log_weights) == 1:
+        return math.inf
+    w = relative_weights(log_weights)
+    return float(w.std(ddof=1) / w.mean() / math.sqrt(len(w)))
+
+
 def effective_size(log_weights: Array) -> float:
     """Effective number of chains, (ΣW)²/ΣW²."""
     w = relative_weights(log_weights)

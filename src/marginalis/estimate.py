@@ -16,45 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from . import confidence, engines
 from .adaptive import ready_plan
 from .bases import Base
+from .curve import Curve
 from .models import BipartiteMRF
 from .parallel import Tick, cores
 from .plan import Plan
 from .progress import ticker
 from .units import Array
 from .watch import Watch
-
-
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """ln Z(β) along the way from the base to the model, from the weights of the chains after each step.
-
-    Z(β) belongs to the P_β in between; with a uniform base that is the model at temperature T/β.
-    """
-
-    betas: Array
-    log_weights: Array  # [step, chain]; Z_0 left out
-    log_z0: float
-
-    @cached_property
-    def log_z(self) -> Array:
-        """ln Z at every β."""
-        return np.array([self.log_z0 + log_mean_exp(x) for x in self.log_weights])
-
-    @cached_property
-    def stderr(self) -> Array:
-        """Standard error of ln Z at every β, by the delta method."""
-        return np.array([relative_error(x) for x in self.log_weights])
-
-    @cached_property
-    def intervals(self) -> Array:
-        """95 % interval of ln Z at every β: rows of (low, high)."""
-        return np.array([confidence.interval(x) for x in self.log_weights]) + self.log_z0
-
-    def __add__(self, other: Curve) -> Curve:
-        """Return the curve from the chains of both, which must have the same steps."""
-        if not np.array_equal(self.betas, other.betas):
-            raise ValueError("cannot join curves recorded at different steps")
-        return replace(self, log_weights=np.concatenate([self.log_weights, other.log_weights], axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +61,7 @@ class Estimate:
     @cached_property
     def log_z(self) -> float:
         """ln Ẑ = ln Z_0 + ln mean W (eqs. Z_AIS, Z_mAIS)."""
-        return self.log_z0 + log_mean_exp(self.log_weights)
+        return self.log_z0 + confidence.log_mean_exp(self.log_weights)
 
     @property
     def free_energy(self) -> float:
@@ -108,7 +76,7 @@ class Estimate:
     @cached_property
     def stderr(self) -> float:
         """Standard error of F̂ by the delta method: that of the mean weight over the mean weight."""
-        return relative_error(self.log_weights)
+        return confidence.relative_error(self.log_weights)
 
     @cached_property
     def interval(self) -> tuple[float, float]:
@@ -210,20 +178,6 @@ class Estimate:
             f"(ESS {self.ess:.1f}), seed {self.seed}, {self.engine}, {self.seconds:.2f} s",
         ]
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
-
-
-def log_mean_exp(x: Array) -> float:
-    """ln of the mean of eˣ."""
-    top = float(x.max())
-    return top + math.log(float(np.exp(x - top).mean()))
-
-
-def relative_error(log_weights: Array) -> float:
-    """Standard error of the mean weight over the mean weight."""
-    if len(log_weights) == 1:
-        return math.inf
-    w = confidence.relative_weights(log_weights)
-    return float(w.std(ddof=1) / w.mean() / math.sqrt(len(w)))
 
 
 def finite(x: float) -> float | None:

@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike
 from . import confidence
 from .adaptive import ready_plan
 from .checks import real_array, whole
-from .estimate import decimals, finite, log_mean_exp, run_plan
+from .confidence import log_mean_exp
+from .estimate import decimals, finite, run_plan
 from .models import BipartiteMRF, as_model
 from .parallel import Tick, cores
 from .plan import Plan

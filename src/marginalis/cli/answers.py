@@ -1,45 +1,28 @@
-"""The command line: answers on stdout, messages on stderr; bad input exits with 2 and one line."""
+"""The commands that answer: estimate, bound, thermodynamics, exact, info, likelihood."""
 
 from __future__ import annotations
 
 import json
-import logging
-import math
-import sqlite3
-import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from . import __version__, engines, examples, io
-from .bases import BASES, data_base
-from .estimate import estimate as run_estimate
-from .exact import METHODS as EXACT_METHODS
-from .exact import ModelTooLarge, cheapest, duration, exact_log_z
-from .likelihood import log_likelihood
-from .models import BipartiteMRF
-from .plan import DEFAULT_CHAINS, METHODS, PRECISIONS, make_plan
-from .schedules import DEFAULT_STEPS, SCHEDULES, read_schedule
-from .transitions import TRANSITIONS
+from .. import engines, io
+from ..bases import BASES, data_base
+from ..estimate import estimate as run_estimate
+from ..exact import METHODS as EXACT_METHODS
+from ..exact import ModelTooLarge, cheapest, duration, exact_log_z
+from ..likelihood import log_likelihood
+from ..models import BipartiteMRF
+from ..plan import DEFAULT_CHAINS, METHODS, PRECISIONS, make_plan
+from ..schedules import DEFAULT_STEPS, SCHEDULES, read_schedule
+from ..transitions import TRANSITIONS
+from .common import Json, ModelPath, Threads, app
 
 ESTIMATE_PLOTS = ("weights", "running", "curve")  # functions of `plots` that draw an Estimate
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
-make_app = typer.Typer(no_args_is_help=True, help="Write a seeded example model.")
-app.add_typer(make_app, name="make")
-
-ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="Model file (.npz).")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Threads = Annotated[int | None, typer.Option(help="Threads; all cores by default.")]
-Output = Annotated[Path, typer.Option("-o", "--output", help="Model file to write.")]
-Visible = Annotated[int, typer.Option(help="Number of visible units.")]
-Hidden = Annotated[int, typer.Option(help="Number of hidden units.")]
-Temperature = Annotated[float, typer.Option(help="T; it divides the whole energy.")]
-Seed = Annotated[int, typer.Option(help="Seed of the parameters.")]
-Shape = Annotated[str, typer.Option(help="Sides of the lattice, as in 16x16.")]
-Law = Annotated[str, typer.Option(help="A number, gaussian:sd, uniform:a or pm:a.")]
 Method = Annotated[str, typer.Option(help=", ".join(METHODS))]
 Steps = Annotated[int | None, typer.Option(help=f"Annealing steps K; {DEFAULT_STEPS} by default.")]
 Chains = Annotated[int | None, typer.Option(help=f"Independent chains N; {DEFAULT_CHAINS} by default.")]
@@ -57,15 +40,6 @@ BaseName = Annotated[
 RunSeed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
 Precision = Annotated[str, typer.Option(help=", ".join(PRECISIONS))]
 Engine = Annotated[str, typer.Option(help=", ".join(engines.ENGINES))]
-Periodic = Annotated[bool, typer.Option("--periodic", help="Periodic in all directions.")]
-
-
-@app.callback(invoke_without_command=True)
-def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
-    """Free energies F = -ln Z of bipartite Markov random fields, by AIS and marginalized AIS."""
-    if version:
-        typer.echo(f"marginalis {__version__}")
-        raise typer.Exit
 
 
 @app.command()
@@ -127,7 +101,7 @@ def estimate(
         }
         io.write_whole(out, lambda file: np.savez(file, allow_pickle=False, **arrays))
     if plot is not None:
-        from . import plots
+        from .. import plots
 
         plots.save(getattr(plots, plot_kind)(result), plot)
 
@@ -157,7 +131,7 @@ def bound(
     plot: Annotated[Path | None, typer.Option(help="Draw the works of both directions (.png, .pdf, .svg).")] = None,
 ) -> None:
     """Bound the free energy from both sides, by the forward and the reverse process."""
-    from .bounds import bound as run_bound
+    from ..bounds import bound as run_bound
 
     _check_outputs(model, figure=plot)
     loaded = io.load(model)
@@ -181,7 +155,7 @@ def bound(
     )
     _print(result, as_json)
     if plot is not None:
-        from . import plots
+        from .. import plots
 
         plots.save(plots.works(result), plot)
 
@@ -204,7 +178,7 @@ def thermodynamics(
     plot: Annotated[Path | None, typer.Option(help="Draw energy, entropy, heat capacity (.png, .pdf, .svg).")] = None,
 ) -> None:
     """Compute energy, entropy and heat capacity against temperature, from one run."""
-    from .thermodynamics import thermodynamics as run_thermodynamics
+    from ..thermodynamics import thermodynamics as run_thermodynamics
 
     _check_outputs(model, figure=plot)
     result = run_thermodynamics(
@@ -224,7 +198,7 @@ def thermodynamics(
     )
     _print(result, as_json)
     if plot is not None:
-        from . import plots
+        from .. import plots
 
         plots.save(plots.thermodynamics(result), plot)
 
@@ -242,7 +216,7 @@ def _print(result: Any, as_json: bool) -> None:
 def _check_outputs(model: str, *paths: Path | None, figure: Path | None = None) -> None:
     """Raise a ValueError now if an output cannot be written later, or is the model or another output."""
     if figure is not None:
-        from . import plots
+        from .. import plots
 
         plots.check_format(figure)
     outputs = [path for path in (*paths, figure) if path is not None]
@@ -349,221 +323,3 @@ def _facts(model: BipartiteMRF) -> dict[str, Any]:
         "mais_is": make_plan(model).method,
         "exact": exact,
     }
-
-
-@make_app.command("rbm-gaussian")
-def make_rbm_gaussian(
-    output: Output, visible: Visible = 20, hidden: Hidden = 40, temperature: Temperature = 1.0, seed: Seed = 0
-) -> None:
-    """Write the paper's RBM with Gaussian weights of variance 1/n."""
-    _write(examples.rbm_gaussian(visible, hidden, temperature=temperature, seed=seed), output)
-
-
-@make_app.command("rbm-hopfield")
-def make_rbm_hopfield(
-    output: Output, visible: Visible = 20, hidden: Hidden = 40, temperature: Temperature = 1.0, seed: Seed = 0
-) -> None:
-    """Write the paper's RBM with Hopfield weights, +-1/sqrt(|V|)."""
-    _write(examples.rbm_hopfield(visible, hidden, temperature=temperature, seed=seed), output)
-
-
-@make_app.command("ising-grid")
-def make_ising_grid(
-    output: Output,
-    shape: Shape = "16x16",
-    coupling: Law = "1",
-    field: Law = "0",
-    periodic: Periodic = False,
-    temperature: Temperature = 1.0,
-    seed: Seed = 0,
-) -> None:
-    """Write an Ising lattice or spin glass in any number of dimensions."""
-    model = examples.ising_grid(
-        _sizes(shape, "x", "shape"),
-        coupling=coupling,
-        field=field,
-        periodic=periodic,
-        temperature=temperature,
-        seed=seed,
-    )
-    _write(model, output)
-
-
-@make_app.command("potts-grid")
-def make_potts_grid(
-    output: Output,
-    shape: Shape = "8x8",
-    states: Annotated[int, typer.Option(help="States per variable, q.")] = 3,
-    coupling: Law = "1",
-    periodic: Periodic = False,
-    temperature: Temperature = 1.0,
-    seed: Seed = 0,
-) -> None:
-    """Write a Potts lattice in any number of dimensions."""
-    sizes = _sizes(shape, "x", "shape")
-    model = examples.potts_grid(sizes, states, coupling=coupling, periodic=periodic, temperature=temperature, seed=seed)
-    _write(model, output)
-
-
-@make_app.command("dbm")
-def make_dbm(
-    output: Output,
-    layers: Annotated[str, typer.Option(help="Sizes of the layers, as in 784,500,500.")] = "20,40,20",
-    scale: Annotated[float, typer.Option(help="Weights have variance scale^2/(n_l + n_l+1).")] = 1.0,
-    units: Annotated[str, typer.Option(help="binary or spin.")] = "binary",
-    temperature: Temperature = 1.0,
-    seed: Seed = 0,
-) -> None:
-    """Write a deep Boltzmann machine with Gaussian weights."""
-    sizes = _sizes(layers, ",", "layers")
-    _write(examples.random_dbm(sizes, scale=scale, units=units, temperature=temperature, seed=seed), output)
-
-
-@make_app.command("chimera")
-def make_chimera(
-    output: Output,
-    size: Annotated[str, typer.Option(help="Cells, as in 4 or 2x3.")] = "4",
-    shore: Annotated[int, typer.Option(help="Spins of each shore of a cell.")] = 4,
-    coupling: Law = "gaussian:1",
-    field: Law = "0",
-    temperature: Temperature = 1.0,
-    seed: Seed = 0,
-) -> None:
-    """Write a spin glass on a Chimera graph."""
-    cells = _sizes(size, "x", "size")
-    if len(cells) > 2:
-        raise ValueError(f"size is {size!r}; it must be one or two numbers, as in 4 or 2x3")
-    model = examples.chimera(
-        cells[0], cells[-1], shore, coupling=coupling, field=field, temperature=temperature, seed=seed
-    )
-    _write(model, output)
-
-
-def _sizes(text: str, separator: str, argument: str) -> list[int]:
-    try:
-        return [int(word) for word in text.split(separator)]
-    except ValueError:
-        example = separator.join(("16", "16"))
-        raise ValueError(f"{argument} is {text!r}; it must be whole numbers, as in {example}") from None
-
-
-def _write(model: BipartiteMRF, path: Path) -> None:
-    io.save(model, path)
-    typer.echo(f"wrote {path}: {model.n_visible} x {model.n_hidden}, T = {model.temperature:g}", err=True)
-
-
-@app.command()
-def reproduce(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="EXPERIMENT", help="table1, ape-temperature, size-ratio, convergence or all"),
-    ],
-    experiments: Annotated[int | None, typer.Option(help="RBM instances; the paper's number by default.")] = None,
-    chains: Annotated[int | None, typer.Option(help="Chains N; the paper's number by default.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the store, tables, figures and report.")] = Path("reproduction"),
-    seed: Annotated[int, typer.Option(help="Seed of models and random numbers.")] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.")] = False,
-    threads: Threads = None,
-    csv: Annotated[bool, typer.Option("--csv", help="Also export every single result as CSV.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Re-run the experiments of the paper, beside its printed values."""
-    from .experiments import reproduce as run
-
-    results = run(
-        name,
-        experiments=experiments,
-        chains=chains,
-        out=out,
-        seed=seed,
-        resume=resume,
-        threads=threads,
-        progress=True,
-        export=csv,
-    )
-    if as_json:
-        _print_json([{"experiment": r.experiment.name, **row} for r in results for row in r.rows])
-        return
-    for r in results:
-        _print_table(r.rows, r.experiment.title)
-    typer.echo(f"report: {out / 'report.html'}", err=True)
-
-
-@app.command()
-def calibrate(
-    repeats: Annotated[int | None, typer.Option(help="Estimates per cell.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Few models, K and N: a minute.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the tables.")] = Path("calibration"),
-    seed: Annotated[int, typer.Option(help="Seed of models and random numbers.")] = 0,
-    threads: Threads = None,
-    as_json: Json = False,
-) -> None:
-    """Check on random models that 95 % intervals hold 95 % of the time, or warn."""
-    from .experiments import calibration
-
-    repeats = calibration.check_repeats(calibration.REPEATS if repeats is None else repeats)
-    calibration.make_folder(out)
-    result = calibration.calibrate(
-        repeats=repeats,
-        seed=seed,
-        threads=threads,
-        quick=quick,
-        progress=True,
-    )
-    calibration.write(result, out)
-    if as_json:
-        _print_json(result.cells)
-        return
-    _print_table(calibration.side_by_side(result.intervals), "Coverage by standard deviation of the log-weights")
-    _print_table(result.alarms, "Warnings by number of chains")
-    typer.echo(f"every cell: {out / 'calibration.csv'}", err=True)
-
-
-def _print_json(rows: list[dict[str, Any]]) -> None:
-    plain = [{k: None if isinstance(x, float) and not math.isfinite(x) else x for k, x in row.items()} for row in rows]
-    typer.echo(json.dumps({"rows": plain}, allow_nan=False))
-
-
-def _print_table(rows: list[dict[str, Any]], title: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    keys = list(dict.fromkeys(key for row in rows for key in row))
-    table = Table(*(key.replace("_", " ") for key in keys), title=title)
-    for row in rows:
-        cells = (row.get(key) for key in keys)
-        table.add_row(*("" if x is None else f"{x:.5g}" if isinstance(x, float) else str(x) for x in cells))
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
-
-
-def main() -> None:
-    """Run the command line; errors become one line on stderr and an exit code."""
-    notices = logging.StreamHandler()
-    notices.setFormatter(logging.Formatter("%(message)s"))
-    logging.getLogger("marginalis").addHandler(notices)
-    logging.getLogger("marginalis").setLevel(logging.INFO)
-    try:
-        code = app(standalone_mode=False)
-    except (KeyboardInterrupt, typer.Abort):
-        _leave("interrupted", 130)
-    except MemoryError as error:
-        _leave(f"not enough memory: {error}", 2)
-    except Exception as error:
-        # Usage errors know how to word themselves; their class has moved between versions of typer.
-        if hasattr(error, "format_message"):
-            _leave(error.format_message() or "give a command; see marginalis --help", 2)
-        if isinstance(error, sqlite3.OperationalError):
-            _leave(f"the store cannot be written: {error}; what was finished is in it", 1)
-        if isinstance(error, OSError):
-            _leave(str(error), 1)
-        if not isinstance(error, ValueError):
-            raise
-        _leave(str(error), 2)
-    if code == 130:  # newer typer turns the interrupt into a code
-        _leave("interrupted", 130)
-    sys.exit(code)
-
-
-def _leave(message: str, code: int) -> NoReturn:
-    print(f"marginalis: {' '.join(message.split())}", file=sys.stderr)
-    sys.exit(code)

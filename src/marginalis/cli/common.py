@@ -1,0 +1,23 @@
+"""The application, and what all its commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="Model file (.npz).")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Threads = Annotated[int | None, typer.Option(help="Threads; all cores by default.")]
+
+
+@app.callback(invoke_without_command=True)
+def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Free energies F = -ln Z of bipartite Markov random fields, by AIS and marginalized AIS."""
+    if version:
+        typer.echo(f"marginalis {__version__}")
+        raise typer.Exit

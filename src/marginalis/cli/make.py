@@ -1,0 +1,125 @@
+"""The commands that write example models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .. import examples, io
+from ..models import BipartiteMRF
+from .common import app
+
+make_app = typer.Typer(no_args_is_help=True, help="Write a seeded example model.")
+app.add_typer(make_app, name="make")
+
+Output = Annotated[Path, typer.Option("-o", "--output", help="Model file to write.")]
+Visible = Annotated[int, typer.Option(help="Number of visible units.")]
+Hidden = Annotated[int, typer.Option(help="Number of hidden units.")]
+Temperature = Annotated[float, typer.Option(help="T; it divides the whole energy.")]
+Seed = Annotated[int, typer.Option(help="Seed of the parameters.")]
+Shape = Annotated[str, typer.Option(help="Sides of the lattice, as in 16x16.")]
+Law = Annotated[str, typer.Option(help="A number, gaussian:sd, uniform:a or pm:a.")]
+Periodic = Annotated[bool, typer.Option("--periodic", help="Periodic in all directions.")]
+
+
+@make_app.command("rbm-gaussian")
+def make_rbm_gaussian(
+    output: Output, visible: Visible = 20, hidden: Hidden = 40, temperature: Temperature = 1.0, seed: Seed = 0
+) -> None:
+    """Write the paper's RBM with Gaussian weights of variance 1/n."""
+    _write(examples.rbm_gaussian(visible, hidden, temperature=temperature, seed=seed), output)
+
+
+@make_app.command("rbm-hopfield")
+def make_rbm_hopfield(
+    output: Output, visible: Visible = 20, hidden: Hidden = 40, temperature: Temperature = 1.0, seed: Seed = 0
+) -> None:
+    """Write the paper's RBM with Hopfield weights, +-1/sqrt(|V|)."""
+    _write(examples.rbm_hopfield(visible, hidden, temperature=temperature, seed=seed), output)
+
+
+@make_app.command("ising-grid")
+def make_ising_grid(
+    output: Output,
+    shape: Shape = "16x16",
+    coupling: Law = "1",
+    field: Law = "0",
+    periodic: Periodic = False,
+    temperature: Temperature = 1.0,
+    seed: Seed = 0,
+) -> None:
+    """Write an Ising lattice or spin glass in any number of dimensions."""
+    model = examples.ising_grid(
+        _sizes(shape, "x", "shape"),
+        coupling=coupling,
+        field=field,
+        periodic=periodic,
+        temperature=temperature,
+        seed=seed,
+    )
+    _write(model, output)
+
+
+@make_app.command("potts-grid")
+def make_potts_grid(
+    output: Output,
+    shape: Shape = "8x8",
+    states: Annotated[int, typer.Option(help="States per variable, q.")] = 3,
+    coupling: Law = "1",
+    periodic: Periodic = False,
+    temperature: Temperature = 1.0,
+    seed: Seed = 0,
+) -> None:
+    """Write a Potts lattice in any number of dimensions."""
+    sizes = _sizes(shape, "x", "shape")
+    model = examples.potts_grid(sizes, states, coupling=coupling, periodic=periodic, temperature=temperature, seed=seed)
+    _write(model, output)
+
+
+@make_app.command("dbm")
+def make_dbm(
+    output: Output,
+    layers: Annotated[str, typer.Option(help="Sizes of the layers, as in 784,500,500.")] = "20,40,20",
+    scale: Annotated[float, typer.Option(help="Weights have variance scale^2/(n_l + n_l+1).")] = 1.0,
+    units: Annotated[str, typer.Option(help="binary or spin.")] = "binary",
+    temperature: Temperature = 1.0,
+    seed: Seed = 0,
+) -> None:
+    """Write a deep Boltzmann machine with Gaussian weights."""
+    sizes = _sizes(layers, ",", "layers")
+    _write(examples.random_dbm(sizes, scale=scale, units=units, temperature=temperature, seed=seed), output)
+
+
+@make_app.command("chimera")
+def make_chimera(
+    output: Output,
+    size: Annotated[str, typer.Option(help="Cells, as in 4 or 2x3.")] = "4",
+    shore: Annotated[int, typer.Option(help="Spins of each shore of a cell.")] = 4,
+    coupling: Law = "gaussian:1",
+    field: Law = "0",
+    temperature: Temperature = 1.0,
+    seed: Seed = 0,
+) -> None:
+    """Write a spin glass on a Chimera graph."""
+    cells = _sizes(size, "x", "size")
+    if len(cells) > 2:
+        raise ValueError(f"size is {size!r}; it must be one or two numbers, as in 4 or 2x3")
+    model = examples.chimera(
+        cells[0], cells[-1], shore, coupling=coupling, field=field, temperature=temperature, seed=seed
+    )
+    _write(model, output)
+
+
+def _sizes(text: str, separator: str, argument: str) -> list[int]:
+    try:
+        return [int(word) for word in text.split(separator)]
+    except ValueError:
+        example = separator.join(("16", "16"))
+        raise ValueError(f"{argument} is {text!r}; it must be whole numbers, as in {example}") from None
+
+
+def _write(model: BipartiteMRF, path: Path) -> None:
+    io.save(model, path)
+    typer.echo(f"wrote {path}: {model.n_visible} x {model.n_hidden}, T = {model.temperature:g}", err=True)

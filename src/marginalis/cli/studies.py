@@ -1,0 +1,97 @@
+"""The commands that run studies: reproduce, calibrate."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .common import Json, Threads, app
+
+
+@app.command()
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="EXPERIMENT", help="table1, ape-temperature, size-ratio, convergence or all"),
+    ],
+    experiments: Annotated[int | None, typer.Option(help="RBM instances; the paper's number by default.")] = None,
+    chains: Annotated[int | None, typer.Option(help="Chains N; the paper's number by default.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the store, tables, figures and report.")] = Path("reproduction"),
+    seed: Annotated[int, typer.Option(help="Seed of models and random numbers.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.")] = False,
+    threads: Threads = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Also export every single result as CSV.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Re-run the experiments of the paper, beside its printed values."""
+    from ..experiments import reproduce as run
+
+    results = run(
+        name,
+        experiments=experiments,
+        chains=chains,
+        out=out,
+        seed=seed,
+        resume=resume,
+        threads=threads,
+        progress=True,
+        export=csv,
+    )
+    if as_json:
+        _print_json([{"experiment": r.experiment.name, **row} for r in results for row in r.rows])
+        return
+    for r in results:
+        _print_table(r.rows, r.experiment.title)
+    typer.echo(f"report: {out / 'report.html'}", err=True)
+
+
+@app.command()
+def calibrate(
+    repeats: Annotated[int | None, typer.Option(help="Estimates per cell.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few models, K and N: a minute.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the tables.")] = Path("calibration"),
+    seed: Annotated[int, typer.Option(help="Seed of models and random numbers.")] = 0,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Check on random models that 95 % intervals hold 95 % of the time, or warn."""
+    from ..experiments import calibration
+
+    repeats = calibration.check_repeats(calibration.REPEATS if repeats is None else repeats)
+    calibration.make_folder(out)
+    result = calibration.calibrate(
+        repeats=repeats,
+        seed=seed,
+        threads=threads,
+        quick=quick,
+        progress=True,
+    )
+    calibration.write(result, out)
+    if as_json:
+        _print_json(result.cells)
+        return
+    _print_table(calibration.side_by_side(result.intervals), "Coverage by standard deviation of the log-weights")
+    _print_table(result.alarms, "Warnings by number of chains")
+    typer.echo(f"every cell: {out / 'calibration.csv'}", err=True)
+
+
+def _print_json(rows: list[dict[str, Any]]) -> None:
+    plain = [{k: None if isinstance(x, float) and not math.isfinite(x) else x for k, x in row.items()} for row in rows]
+    typer.echo(json.dumps({"rows": plain}, allow_nan=False))
+
+
+def _print_table(rows: list[dict[str, Any]], title: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    table = Table(*(key.replace("_", " ") for key in keys), title=title)
+    for row in rows:
+        cells = (row.get(key) for key in keys)
+        table.add_row(*("" if x is None else f"{x:.5g}" if isinstance(x, float) else str(x) for x in cells))
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
