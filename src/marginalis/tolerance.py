@@ -185,14 +185,18 @@ class _Work:
             return math.expm1(min(scale * (steps / last) ** power, 50.0))
 
         def chains(steps: int) -> int:
-            return min(max(_LEAST_CHAINS, 32 * math.ceil(spread(steps) / error**2 / 32)), _MOST_CHAINS)
+            return max(_LEAST_CHAINS, 32 * math.ceil(spread(steps) / error**2 / 32))
 
         if not self.fixed:
             options = [max(4, round(last * 2.0**shift)) for shift in np.arange(-3.0, 2.5, 0.5)]
-            even = [k for k in options if k > self.doubted and spread(k) <= _UNEVEN] or options[-1:]
+            if power < -0.5:  # more steps still help
+                options += [last * 2**shift for shift in (3, 4, 5, 6) if chains(options[-1]) > _MOST_CHAINS]
+            in_time = [k for k in options if _LEAST_CHAINS * k <= self.rate * self.left()] or options[:1]
+            fitting = [k for k in in_time if k > self.doubted and chains(k) <= _MOST_CHAINS]
+            even = [k for k in fitting if spread(k) <= _UNEVEN] or in_time[-1:]
             # of plans that cost about the same, the one with even weights is easier to vouch for
             self.stretch(min(even, key=lambda k: k * chains(k) * (1.0 + 0.1 * spread(k))))
-        number = chains(self.plan.steps)
+        number = min(chains(self.plan.steps), _MOST_CHAINS)
         logger.info("then: %d steps, %d chains", self.plan.steps, number)
         return number
 
