@@ -11,6 +11,7 @@ This module is the truth that the fast engines are tested against.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,6 +24,7 @@ from .units import Array
 from .watch import Watch
 
 _CHUNK = 4096  # chains annealed together; bounds the memory, changes nothing else
+_ROWS = 64  # chains of one matrix product: the last bits of a row depend on how many there are, and on its place
 
 
 class Path:
@@ -44,7 +46,16 @@ class Path:
 
     def gap(self, v: Array) -> Array:
         """Return (c − c0) + vᵀW: the fields of the hidden side under β are c0 + β·gap."""
-        return self.gap_c + v @ self.weights
+        return self.gap_c + self.product(v, self.weights)
+
+    def product(self, x: Array, weights: Any) -> Array:
+        """Return x @ weights, row by row the same bits for any choice of chains."""
+        if sp.issparse(weights):
+            return x @ weights
+        lead = int(self.chains[0]) % _ROWS
+        rows = np.zeros((lead + len(x) + -(lead + len(x)) % _ROWS, x.shape[1]))
+        rows[lead : lead + len(x)] = x
+        return (rows.reshape(-1, _ROWS, x.shape[1]) @ weights).reshape(len(rows), -1)[lead : lead + len(x)]
 
     def start(self) -> Array:
         """Draw v⁽¹⁾ from P_0(v), unless the plan gives it."""
@@ -54,7 +65,7 @@ class Path:
 
     def visible_fields(self, k: int, h: Array) -> Array:
         """Fields of the visible side given h, under β_k."""
-        return self.b0 + self.betas[k] * (self.gap_b + h @ self.weights.T)
+        return self.b0 + self.betas[k] * (self.gap_b + self.product(h, self.weights.T))
 
     def draw_visible(self, fields: Array, step: int) -> Array:
         """Draw v from P_k(v|h) (eq. conditional_dist_V|H), given its fields."""
@@ -68,12 +79,12 @@ class Path:
 
     def log_w(self, k: int, v: Array, h: Array, gap: Array) -> Array:
         """ln w_k(v, h) = −E_k + E_{k−1} (eq. AIS_IW_wk)."""
-        return (self.betas[k] - self.betas[k - 1]) * (v @ self.gap_b + (gap * h).sum(axis=1))
+        return (self.betas[k] - self.betas[k - 1]) * ((v * self.gap_b).sum(axis=1) + (gap * h).sum(axis=1))
 
     def log_lambda(self, k: int, v: Array, gap: Array) -> Array:
         """ln λ_k(v) = −E_V(v, k) + E_V(v, k−1) (eqs. mAIS_IW_lambda_k, bipartite_marginal_energy_V)."""
         now, before = (self.hidden.log_normaliser(self.c0 + self.betas[q] * gap) for q in (k, k - 1))
-        return (self.betas[k] - self.betas[k - 1]) * (v @ self.gap_b) + now - before
+        return (self.betas[k] - self.betas[k - 1]) * (v * self.gap_b).sum(axis=1) + now - before
 
     def column(self, j: int) -> Array:
         """Weights of hidden unit j."""
