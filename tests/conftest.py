@@ -188,3 +188,22 @@ def random_rbm(rng, n, m, *, units="spin", scale=1.0, temperature=1.0):
 def z_score(sample, expected) -> float:
     """Deviation of a sample mean from `expected`, in standard errors."""
     return float((np.mean(sample) - expected) / (np.std(sample, ddof=1) / math.sqrt(len(sample))))
+
+
+def make_estimate(log_weights, **changes):
+    """An estimate from these log-weights, as if they had been run."""
+    given = dict(
+        log_weights=np.asarray(log_weights, float),
+        log_z0=2.0,
+        variables=10,
+        method="mais-v",
+        steps=100,
+        schedule="linear",
+        base="uniform",
+        transition="gibbs",
+        engine="numba",
+        seconds=0.5,
+        runs=((0, 0, len(log_weights)),),
+        fingerprint="abc",
+    )
+    return mg.Estimate(**(given | changes))

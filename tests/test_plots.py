@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import random_rbm
+from conftest import make_estimate, random_rbm
 from scipy.integrate import trapezoid
 
 import marginalis as mg
 from marginalis import confidence, plots
 from marginalis.confidence import relative_error
 from marginalis.curve import Curve
-from marginalis.estimate import Estimate
 
 RNG = np.random.default_rng(5)
 WEIGHTS = {
@@ -30,28 +29,13 @@ WEIGHTS = {
 }
 
 
-def estimate(log_weights, **changes):
-    facts = dict(
-        variables=10,
-        method="mais-v",
-        steps=100,
-        schedule="linear",
-        base="uniform",
-        transition="gibbs",
-        engine="numba",
-        seconds=0.5,
-    )
-    runs = ((0, 0, len(log_weights)),)
-    return Estimate(log_weights=log_weights, log_z0=2.0, runs=runs, fingerprint="abc", **(facts | changes))
-
-
 def with_curve(log_weights, betas):
     steps = np.asarray(betas)[:, None] * log_weights
-    return estimate(log_weights, curve=Curve(np.asarray(betas), steps, 2.0))
+    return make_estimate(log_weights, curve=Curve(np.asarray(betas), steps, 2.0))
 
 
 def bounds(forward, reverse, samples="given"):
-    return mg.Bounds(estimate(forward), reverse, samples, 0.95, 1.0)
+    return mg.Bounds(make_estimate(forward), reverse, samples, 0.95, 1.0)
 
 
 def line(axes, label):
@@ -73,12 +57,12 @@ def check_drawn(figure, *formats):
 @pytest.mark.parametrize("draw", [plots.weights, plots.running])
 @pytest.mark.parametrize("case", WEIGHTS)
 def test_estimates_can_be_drawn(draw, case):
-    check_drawn(draw(estimate(WEIGHTS[case])))
+    check_drawn(draw(make_estimate(WEIGHTS[case])))
 
 
 @pytest.mark.parametrize("case", WEIGHTS)
 def test_weights_shows_all_chains_and_the_estimate(case):
-    e = estimate(WEIGHTS[case])
+    e = make_estimate(WEIGHTS[case])
     (axes,) = plots.weights(e).axes
     assert sum(bar.get_height() for bar in axes.containers[0]) == e.chains
     x, _ = line(axes, "ln Z = ")
@@ -89,7 +73,7 @@ def test_weights_shows_all_chains_and_the_estimate(case):
 
 @pytest.mark.parametrize("case", ["normal", "heavy tail", "light tail", "many", "tiny spread"])
 def test_tail_curve_holds_as_many_chains_as_the_tail(case):
-    e = estimate(WEIGHTS[case])
+    e = make_estimate(WEIGHTS[case])
     tail = confidence.fit_tail(e.log_weights)
     (axes,) = plots.weights(e).axes
     x, y = line(axes, "Pareto tail")
@@ -112,13 +96,13 @@ def test_tail_density_is_the_derivative_of_the_tail(k):
 
 
 def test_no_tail_is_drawn_without_a_fit():
-    (axes,) = plots.weights(estimate(WEIGHTS["equal"])).axes
+    (axes,) = plots.weights(make_estimate(WEIGHTS["equal"])).axes
     assert not any("Pareto" in str(x.get_label()) for x in axes.lines)
 
 
 @pytest.mark.parametrize("case", WEIGHTS)
 def test_running_ends_at_the_estimate(case):
-    e = estimate(WEIGHTS[case])
+    e = make_estimate(WEIGHTS[case])
     (axes,) = plots.running(e).axes
     n, f = line(axes, "F of the first")
     assert (n[0], n[-1]) == (1, e.chains)
@@ -149,7 +133,7 @@ def test_curve_can_be_drawn(case, steps):
 
 def test_curve_needs_a_recorded_estimate():
     with pytest.raises(ValueError, match="record=True"):
-        plots.curve(estimate(WEIGHTS["normal"]))
+        plots.curve(make_estimate(WEIGHTS["normal"]))
 
 
 @pytest.mark.parametrize(

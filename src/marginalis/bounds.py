@@ -224,29 +224,30 @@ def bound(
         uncoupled = 0 in (model.n_visible, model.n_hidden)
         plan = ready_plan(model, threads, whole_model=samples is not None and not uncoupled, **options)
         engine = engines.choose(plan, engine)
-        given = None if samples is None else _given(plan, samples)
+        start, source = _samples(plan, samples)
         moves = plan.steps if equilibration is None else whole(equilibration, "equilibration", 0, 2**31)
-        watch = Watch([plan.steps], plan.chains, lambda k, v: v, _width(plan))
+        watch = None
+        if source == "approximate":  # the ends of the chains are wanted
+            watch = Watch([plan.steps], plan.chains, lambda k, v: v, len(plan.oriented()[0].visible_bias))
         forward = run_plan(plan, engine, threads, lambda fraction: tick(fraction / 2), watch)
-        if plan.parts.annealed is None:  # all of it is summed exactly
-            return Bounds(forward, -forward.log_weights, "exact", level, time.perf_counter() - begin)
-        if given is not None:
-            start, source = given, "given"
-        else:
-            chains = np.arange(plan.chains, dtype=np.uint64) + np.uint64(plan.first_chain)
-            drawn = sample_visible(plan.oriented()[0], stream(plan.seed, REVERSE), chains)
-            if drawn is None:
-                start, source = _resampled(forward.log_weights, watch.values[0], plan.seed), "approximate"
-            else:
-                start, source = drawn[0], f"exact, by {drawn[1]}"
+        if watch is not None:
+            start = _resampled(forward.log_weights, watch.values[0], plan.seed)
+        if start is None:  # all of it is summed exactly
+            return Bounds(forward, -forward.log_weights, source, level, time.perf_counter() - begin)
         back = plan.reversed(start, moves if source == "approximate" else 0)
         reverse = run_plan(back, engine, threads, lambda fraction: tick((1.0 + fraction) / 2)).log_weights
     return Bounds(forward, reverse, source, level, time.perf_counter() - begin)
 
 
-def _width(plan: Plan) -> int:
-    """Return the number of features of the sampled side."""
-    return 0 if plan.parts.annealed is None else len(plan.oriented()[0].visible_bias)
+def _samples(plan: Plan, samples: Any) -> tuple[Array | None, str]:
+    """Return states of the sampled side for the reverse chains, if there are any yet, and where they come from."""
+    if plan.parts.annealed is None:
+        return None, "exact"
+    if samples is not None:
+        return _given(plan, samples), "given"
+    chains = np.arange(plan.chains, dtype=np.uint64) + np.uint64(plan.first_chain)
+    drawn = sample_visible(plan.oriented()[0], stream(plan.seed, REVERSE), chains)
+    return (None, "approximate") if drawn is None else (drawn[0], f"exact, by {drawn[1]}")
 
 
 def _given(plan: Plan, samples: Any) -> Array:
