@@ -10,9 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
+from scipy.special import logsumexp
 
 import marginalis as mg
 from marginalis.units import Categorical
+
+settings.register_profile("seeded", derandomize=True)  # a test that passes once passes always
+settings.load_profile("seeded")
 
 DATA = Path(__file__).parent / "data"
 
@@ -101,8 +106,9 @@ class PathSums:
         start = (v @ b0)[:, None] + h @ c0
         self.v_states, self.h_states, self.sweeps = v, h, sweeps
         self.log_p = [(1 - beta) * start + beta * target for beta in betas]
-        self.log_z = np.logaddexp.reduce(target.ravel())
-        self.log_z0 = np.logaddexp.reduce(start.ravel())
+        # not np.logaddexp.reduce, which adds one term after the other: its rounding would show in strict tests
+        self.log_z = logsumexp(target)
+        self.log_z0 = logsumexp(start)
 
     def conditional(self, k, axis):
         """P_k(h|v) for axis 1, P_k(v|h) for axis 0, as [v, h]."""
