@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 import warnings
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from .files import write_whole
 from .models import BipartiteMRF, Grid, Layers, Split
 from .units import Gaussian, parse_units
 
@@ -234,44 +233,3 @@ def load_data(path: str | Path) -> Any:
         raise ValueError(f"cannot read data file {path}: {error.strerror or error}") from None
     except ValueError as error:
         raise ValueError(f"data file {path}: {error}") from None
-
-
-def check_writable(path: str | Path) -> None:
-    """Raise a ValueError now if `path` cannot be written later."""
-    path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"cannot write {path}: it is a folder")
-    try:
-        if path.exists() and not os.access(path, os.W_OK):
-            raise PermissionError(13, "no permission")
-        if path.exists() and not path.is_file():
-            return
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
-
-
-def write_whole(path: str | Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write beside `path`, then rename: nothing half-written is ever seen there. Links are followed."""
-    check_writable(path)
-    path = Path(path).resolve()
-    if path.exists() and not path.is_file():  # a pipe or a device: there is nothing to keep whole
-        with open(path, "wb") as file:
-            write(file)
-        return
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".marginalis-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -21,12 +21,17 @@ def cores(threads: int | None) -> int:
 
 
 def run_jobs(
-    work: Callable[[Job], Iterator[float]], jobs: Iterable[Job], total: float, threads: int, tick: Tick
+    work: Callable[[Job], Iterator[float]],
+    jobs: Iterable[Job],
+    total: float,
+    threads: int,
+    tick: Tick,
+    stop: threading.Event | None = None,
 ) -> None:
     """Exhaust ``work(job)`` for every job; what it yields is progress out of `total`, heard by `tick`.
 
     Jobs must not depend on each other. When one raises, or the caller is interrupted, the others stop at
-    their next yield.
+    their next yield; those that yield seldom may look at `stop`.
     """
     done = 0.0
     if threads == 1:
@@ -36,7 +41,7 @@ def run_jobs(
                 tick(done / total)
         return
 
-    queue, stop, lock = iter(jobs), threading.Event(), threading.Lock()
+    queue, stop, lock = iter(jobs), stop or threading.Event(), threading.Lock()
     failures: list[BaseException] = []
 
     def worker() -> None:

@@ -1,46 +1,87 @@
-"""The command line: answers on stdout, messages on stderr; bad input exits with 2 and one line."""
+"""The command line: answers on stdout, messages on stderr; bad input exits with 2 and one line.
+
+Everything heavy is imported by `main`, once it has taken charge of the signals: an interrupt gets its one line from
+the first moment on.
+"""
 
 from __future__ import annotations
 
-import logging
-import sqlite3
+import os
+import signal
 import sys
-from typing import NoReturn
+from types import FrameType
+from typing import Any, NoReturn
 
-import typer
+from .. import files
 
-from . import answers, make, studies
-from .common import app
-
-__all__ = ["answers", "app", "main", "make", "studies"]
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 def main() -> None:
     """Run the command line; errors become one line on stderr and an exit code."""
+    _on_signals(_leave_at_once)
+    for stream in (sys.stdout, sys.stderr):
+        if getattr(stream, "errors", None) == "strict":  # an ASCII terminal shows ? for ±
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    try:
+        code = _run()
+    except KeyboardInterrupt:
+        _leave("interrupted", 130)
+    except MemoryError as error:
+        _leave(f"not enough memory: {error}", 2)
+    except OSError as error:
+        _leave(str(error), 1)
+    except ValueError as error:
+        _leave(str(error), 2)
+    except Exception as error:
+        # Usage errors know how to word themselves; their class has moved between versions of typer.
+        if not hasattr(error, "format_message"):
+            raise
+        _leave(error.format_message() or "give a command; see marginalis --help", 2)
+    if code == 130:  # newer typer turns the interrupt into a code
+        _leave("interrupted", 130)
+    sys.exit(code)
+
+
+def _run() -> Any:
+    """Import the commands and run the one that is asked for."""
+    import logging
+
+    import typer
+
+    from . import answers, make, studies  # noqa: F401  # each adds its commands
+    from .common import app
+
     notices = logging.StreamHandler()
     notices.setFormatter(logging.Formatter("%(message)s"))
     logging.getLogger("marginalis").addHandler(notices)
     logging.getLogger("marginalis").setLevel(logging.INFO)
+    _on_signals(_stop)
     try:
-        code = app(standalone_mode=False)
-    except (KeyboardInterrupt, typer.Abort):
-        _leave("interrupted", 130)
-    except MemoryError as error:
-        _leave(f"not enough memory: {error}", 2)
-    except Exception as error:
-        # Usage errors know how to word themselves; their class has moved between versions of typer.
-        if hasattr(error, "format_message"):
-            _leave(error.format_message() or "give a command; see marginalis --help", 2)
-        if isinstance(error, sqlite3.OperationalError):
-            _leave(f"the store cannot be written: {error}; what was finished is in it", 1)
-        if isinstance(error, OSError):
-            _leave(str(error), 1)
-        if not isinstance(error, ValueError):
-            raise
-        _leave(str(error), 2)
-    if code == 130:  # newer typer turns the interrupt into a code
-        _leave("interrupted", 130)
-    sys.exit(code)
+        return app(standalone_mode=False)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+
+
+def _on_signals(handler: Any) -> None:
+    for number in SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup, and jobs in the background of a script
+            signal.signal(number, handler)
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    """Unwind: workers end, half-written files are removed. A second signal does not wait for that."""
+    _on_signals(_leave_at_once)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise SystemExit(128 + number)
+
+
+def _leave_at_once(number: int, frame: FrameType | None) -> NoReturn:
+    files.remove_unfinished()
+    if number == signal.SIGINT:
+        os.write(2, b"marginalis: interrupted\n")
+    os._exit(128 + number)
 
 
 def _leave(message: str, code: int) -> NoReturn:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from .. import engines, io
+from .. import engines, files, io
 from ..bases import BASES, data_base
 from ..estimate import estimate as run_estimate
 from ..exact import METHODS as EXACT_METHODS
@@ -99,7 +99,7 @@ def estimate(
             "log_z0": result.log_z0,
             "summary": result.to_json(),
         }
-        io.write_whole(out, lambda file: np.savez(file, allow_pickle=False, **arrays))
+        files.write_whole(out, lambda file: np.savez(file, allow_pickle=False, **arrays))
     if plot is not None:
         from .. import plots
 
@@ -221,7 +221,7 @@ def _check_outputs(model: str, *paths: Path | None, figure: Path | None = None) 
         plots.check_format(figure)
     outputs = [path for path in (*paths, figure) if path is not None]
     for path in outputs:
-        io.check_writable(path)
+        files.check_writable(path)
         if path.resolve() in [other.resolve() for other in (Path(model), *outputs) if other is not path]:
             raise ValueError(f"{path} is named twice: model and outputs must be different files")
 
@@ -299,7 +299,7 @@ def likelihood(
     result = log_likelihood(io.load(model), io.load_data(data), log_z, **(options if log_z is None else {}))
     _print(result, as_json)
     if out is not None:
-        io.write_whole(out, lambda file: np.save(file, result.per_sample, allow_pickle=False))
+        files.write_whole(out, lambda file: np.save(file, result.per_sample, allow_pickle=False))
 
 
 def _facts(model: BipartiteMRF) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import sys
+import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -86,12 +86,43 @@ def _print_json(rows: list[dict[str, Any]]) -> None:
 
 
 def _print_table(rows: list[dict[str, Any]], title: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+    """Print rows in blocks, one below the other, that fit the terminal; each begins with what tells rows apart."""
     keys = list(dict.fromkeys(key for row in rows for key in row))
-    table = Table(*(key.replace("_", " ") for key in keys), title=title)
-    for row in rows:
-        cells = (row.get(key) for key in keys)
-        table.add_row(*("" if x is None else f"{x:.5g}" if isinstance(x, float) else str(x) for x in cells))
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    same = [key for key in keys if len(rows) > 1 and len({row.get(key) for row in rows}) == 1]
+    facts = "".join(f", {_words(key)} {_cell(key, rows[0].get(key))}" for key in same)
+    typer.echo(f"\n{title}{facts}")
+    keys = [key for key in keys if key not in same]
+    first = 0  # columns that tell rows apart
+    while first < len(keys) and len({tuple(row.get(key) for key in keys[:first]) for row in rows}) < len(rows):
+        first += 1
+    columns = {key: _column(key, rows) for key in keys}
+    limit = shutil.get_terminal_size().columns
+    rest = len(keys) - first
+    for number in range(1, rest + 1):
+        size = -(-rest // number)
+        blocks = [keys[:first] + keys[i:][:size] for i in range(first, len(keys), size)]
+        if max(sum(len(columns[key][0]) + 2 for key in block) - 2 for block in blocks) <= limit:
+            break
+    for block in blocks:
+        lines = list(zip(*(columns[key] for key in block), strict=True))
+        shown = lines[:2] + [line for line in lines[2:] if "".join(line[first:]).strip()]
+        typer.echo("\n".join("  ".join(line).rstrip() for line in shown) + "\n")
+
+
+def _column(key: str, rows: list[dict[str, Any]]) -> list[str]:
+    """Return a heading of two lines, and the cells, all of one width."""
+    above, _, below = _words(key).rpartition(" ")
+    cells = [above, below, *(_cell(key, row.get(key)) for row in rows)]
+    width = max(map(len, cells))
+    return [cell.rjust(width) for cell in cells]
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _cell(key: str, value: Any) -> str:
+    if isinstance(value, float):
+        digits = ".2g" if "stderr" in key else ".3g" if "error" in key else ".5g"
+        return f"{value:+.1f}" if key.startswith("z") else f"{value:{digits}}"
+    return "" if value is None else str(value)

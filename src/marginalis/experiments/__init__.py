@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checks import whole
-from ..io import check_writable, write_whole
+from ..files import make_folder, write_whole
 from ..parallel import Tick, cores, run_jobs
 from ..plots import save
 from ..progress import ticker
@@ -19,7 +20,7 @@ from .ape_temperature import EXPERIMENT as APE_TEMPERATURE
 from .convergence import EXPERIMENT as CONVERGENCE
 from .experiment import Columns, Experiment, Summary
 from .size_ratio import EXPERIMENT as SIZE_RATIO
-from .store import Store
+from .store import Contents, Store
 from .table1 import EXPERIMENT as TABLE1
 
 EXPERIMENTS = {e.name: e for e in (TABLE1, APE_TEMPERATURE, SIZE_RATIO, CONVERGENCE)}
@@ -34,7 +35,7 @@ class Result:
     rows: Summary
     figure: Path
     settings: dict[str, Any]
-    seconds: float  # of this run; work done by earlier runs on the store is not counted
+    seconds: float  # of all runs on the store
 
 
 def reproduce(
@@ -66,11 +67,8 @@ def reproduce(
         n = whole(e.chains if chains is None else chains, "chains", 1, 10**7)
         plans.append((e, count, n, {"seed": seed, "chains": n, **_plain(e.settings)}))
     folder = Path(out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"cannot write to {folder}: {error.strerror}") from None
-    check_writable(folder / STORE)
+    tables = [f"{e.name}{end}" for e in chosen for end in (".csv", ".png", *(["-runs.csv"] if export else []))]
+    make_folder(folder, STORE, "report.html", *tables)
     store = Store(folder / STORE)
     try:
         store.begin({e.name: settings for e, _, _, settings in plans}, resume)
@@ -100,23 +98,39 @@ def _run(
     progress: bool | Tick,
 ) -> Result:
     """Do what is left of an experiment, and summarise all of it."""
-    finished = store.done(e.name)
-    items = [item for instance in range(count) for item in e.items(instance) if repr(item) not in finished]
+    before = _read(store, e, count)
+    items = [item for instance in range(count) for item in e.items(instance) if repr(item) not in before.done]
+    start, stop = time.perf_counter(), threading.Event()
+
+    def heed(fraction: float) -> None:
+        if stop.is_set():
+            raise InterruptedError("another piece of work failed, or the caller was interrupted")
 
     def work(item: tuple[Any, ...]) -> Iterator[float]:
-        store.write(e.name, repr(item), e.measure(item, seed, chains))
+        rows = e.measure(item, seed, chains, heed)
+        store.write(e.name, repr(item), rows, time.perf_counter() - start)
         yield 1.0
 
-    start = time.perf_counter()
     with ticker(progress, e.name) as tick:
-        run_jobs(work, items, max(1, len(items)), threads, tick)
-    seconds = time.perf_counter() - start
-    columns = Columns.of(store.means(e.name, count))
+        run_jobs(work, items, max(1, len(items)), threads, tick, stop)
+    after = _read(store, e, count, whole=True)
+    columns = Columns.of(after.means)
     rows = e.summarise(columns)
     figure = folder / f"{e.name}.png"
     save(e.figure(columns, rows), figure)
     write_whole(folder / f"{e.name}.csv", lambda file: file.write(_csv(rows).encode()))
-    return Result(e, rows, figure, {"experiments": count, **settings}, seconds)
+    return Result(e, rows, figure, {"experiments": count, **settings}, after.seconds)
+
+
+def _read(store: Store, e: Experiment, count: int, whole: bool = False) -> Contents:
+    """Return what the store holds of `count` instances: every row of the pieces done (all, if `whole`), no other."""
+    contents = store.read(e.name, count, e.trials)
+    pieces = [(i, item) for i in range(count) for item in e.items(i) if whole or repr(item) in contents.done]
+    wanted = {(instance, *key) for instance, item in pieces for key in e.keys(item)}
+    wrong = len(wanted ^ {row[:6] for row in contents.means})
+    if wrong:
+        raise store.damage(f"{wrong} results of {e.name} are missing, or should not be there")
+    return contents
 
 
 def _csv(rows: Summary) -> str:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .experiment import Columns, Experiment, Summary, mean_and_error
+from ..parallel import Tick
+from .experiment import Columns, Experiment, Key, Summary, keys_of, mean_and_error
 from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
 from .store import Row
 
@@ -19,7 +20,11 @@ def items(instance: int) -> list[tuple[Any, ...]]:
     return [(instance,)]
 
 
-def measure(item: tuple[Any, ...], seed: int, chains: int) -> list[Row]:
+def keys(item: tuple[Any, ...]) -> list[Key]:
+    return [key for inv_t in INV_T for key in keys_of("gaussian", HIDDEN, inv_t, STEPS, ("ais", "mais"))]
+
+
+def measure(item: tuple[Any, ...], seed: int, chains: int, tick: Tick) -> list[Row]:
     (instance,) = item
     rows = []
     for inv_t in INV_T:
@@ -28,7 +33,7 @@ def measure(item: tuple[Any, ...], seed: int, chains: int) -> list[Row]:
         rows.append(exact_row(model, setting))
         for steps in STEPS:
             own = derive(seed, "ape-temperature", "chains", instance, inv_t, steps)
-            rows += sample_rows(model, setting, steps, ("ais", "mais"), own, chains)
+            rows += sample_rows(model, setting, steps, ("ais", "mais"), own, chains, tick=tick)
     return rows
 
 
@@ -78,6 +83,7 @@ EXPERIMENT = Experiment(
     chains=1000,
     settings={"inv_t": INV_T, "steps": STEPS, "visible": VISIBLE, "hidden": HIDDEN},
     items=items,
+    keys=keys,
     measure=measure,
     summarise=summarise_ape,
     figure=figure,

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import confidence, engines
+from .. import confidence, engines, files
 from ..checks import whole
 from ..exact import exact_log_z
 from ..examples import ising_grid, potts_grid, random_dbm, rbm_gaussian, rbm_hopfield
-from ..io import check_writable, write_whole
 from ..models import BipartiteMRF, rbm
 from ..parallel import Tick, cores, run_jobs
 from ..plan import make_plan
@@ -38,6 +37,7 @@ WORK = 6_000_000  # chains × steps of one run; the NumPy engine gets a twentiet
 SHORTEST, LONGEST = 15_000, 300_000  # chains of one run, whatever the work
 SLOW_REPEATS, SLOW_CHAINS = 60, 1000  # of each model, for the dear intervals
 GOOD = (0.93, 0.97)
+FILES = ("calibration.csv", "intervals.csv", "alarms.csv")  # one for each table of a Calibration
 REGIMES = (0.3, 0.6, 1.0, 1.5, 2.0, 3.0, np.inf)  # standard deviation of the log-weights
 
 
@@ -293,15 +293,11 @@ def inside(rate: float, count: int, sigmas: float = 3.0) -> bool:
 
 def make_folder(folder: Path) -> None:
     """Make the folder for the tables, or say at once that nothing can be written there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"cannot write to {folder}: {error.strerror}") from None
-    check_writable(folder / "calibration.csv")
+    files.make_folder(folder, *FILES)
 
 
 def write(result: Calibration, folder: Path) -> None:
     """Write the three tables as CSV."""
-    for name, rows in (("calibration", result.cells), ("intervals", result.intervals), ("alarms", result.alarms)):
+    for name, rows in zip(FILES, result, strict=True):
         short = [{k: round(x, 4) if isinstance(x, float) else x for k, x in row.items()} for row in rows]
-        write_whole(folder / f"{name}.csv", methodcaller("write", _csv(short).encode()))
+        files.write_whole(folder / name, methodcaller("write", _csv(short).encode()))

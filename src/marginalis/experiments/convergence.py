@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ..parallel import Tick
 from .ape_temperature import summarise_ape
-from .experiment import Columns, Experiment, Summary
+from .experiment import Columns, Experiment, Key, Summary, keys_of
 from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
 from .store import Row
 
@@ -23,7 +24,12 @@ def items(instance: int) -> list[tuple[Any, ...]]:
     return [(instance, model, inv_t) for model in MODELS for inv_t in INV_T]
 
 
-def measure(item: tuple[Any, ...], seed: int, chains: int) -> list[Row]:
+def keys(item: tuple[Any, ...]) -> list[Key]:
+    _, kind, inv_t = item
+    return keys_of(kind, HIDDEN, inv_t, STEPS, METHODS)
+
+
+def measure(item: tuple[Any, ...], seed: int, chains: int, tick: Tick) -> list[Row]:
     instance, kind, inv_t = item
     setting = Setting(instance, kind, HIDDEN, inv_t)
     model = make_model("convergence", seed, setting)
@@ -31,9 +37,9 @@ def measure(item: tuple[Any, ...], seed: int, chains: int) -> list[Row]:
     for steps in STEPS:
         for transition in ("gibbs", "metropolis"):
             own = derive(seed, "convergence", "chains", instance, kind, inv_t, steps, transition)
-            found = sample_rows(model, setting, steps, ("ais", "mais"), own, chains, transition=transition)
+            found = sample_rows(model, setting, steps, ("ais", "mais"), own, chains, transition=transition, tick=tick)
             if instance < TIMED:  # the same seed: the same numbers, and the time of mAIS alone
-                alone = sample_rows(model, setting, steps, ("mais",), own, chains, transition=transition)
+                alone = sample_rows(model, setting, steps, ("mais",), own, chains, transition=transition, tick=tick)
                 found = found[:1] + alone
             rows += found
     return rows
@@ -71,6 +77,7 @@ EXPERIMENT = Experiment(
     chains=10000,
     settings={"models": MODELS, "inv_t": INV_T, "steps": STEPS, "visible": VISIBLE, "hidden": HIDDEN},
     items=items,
+    keys=keys,
     measure=measure,
     summarise=summarise_ape,
     figure=figure,

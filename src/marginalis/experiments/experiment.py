@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..parallel import Tick
 from ..units import Array
 from .store import Row
 
@@ -25,6 +26,12 @@ class Key(NamedTuple):
     method: str
 
 
+def keys_of(model: str, hidden: int, inv_t: float, steps: Sequence[int], methods: Sequence[str]) -> list[Key]:
+    """Return the columns of one model: the exact value, and every method with every K."""
+    estimates = [Key(model, hidden, inv_t, k, method) for k in steps for method in methods]
+    return [Key(model, hidden, inv_t, 0, "exact"), *estimates]
+
+
 @dataclass(frozen=True)
 class Columns:
     """Mean F over the trials, and mean CPU seconds, one entry per instance."""
@@ -34,7 +41,7 @@ class Columns:
 
     @classmethod
     def of(cls, means: Sequence[tuple[Any, ...]]) -> Columns:
-        """Gather what `Store.means` returns."""
+        """Gather what `Store.read` returns."""
         free: dict[Key, list[float]] = {}
         seconds: dict[Key, list[float]] = {}
         for _, model, hidden, inv_t, steps, method, value, cost in means:
@@ -68,10 +75,12 @@ class Experiment:
     chains: int  # N by default
     settings: dict[str, Any]
     items: Callable[[int], list[tuple[Any, ...]]]  # the pieces of work of one instance
-    measure: Callable[[tuple[Any, ...], int, int], list[Row]]  # (piece, seed, chains)
+    keys: Callable[[tuple[Any, ...]], list[Key]]  # the columns that a piece fills
+    measure: Callable[[tuple[Any, ...], int, int, Tick], list[Row]]  # (piece, seed, chains, what hears of progress)
     summarise: Callable[[Columns], Summary]
     figure: Callable[[Columns, Summary], Any]
     text: str  # what the paper shows and what to look for, for the report
+    trials: int = 1  # of every estimate
 
 
 def mean_and_error(x: Array) -> tuple[float, float]:

@@ -13,6 +13,7 @@ from .. import engines
 from ..exact import exact_log_z
 from ..examples import rbm_gaussian, rbm_hopfield
 from ..models import BipartiteMRF
+from ..parallel import Tick
 from ..plan import make_plan
 from ..units import Array
 from .store import Row
@@ -56,6 +57,7 @@ def sample_rows(
     chains: int,
     trials: int = 1,
     transition: str = "gibbs",
+    tick: Tick = lambda fraction: None,
 ) -> list[Row]:
     """Free energies of `trials` independent trials of N = `chains`, by AIS, mAIS-V, or both along one path.
 
@@ -65,7 +67,7 @@ def sample_rows(
     method = "ais" if "ais" in methods else "mais-v"
     plan = make_plan(model, method=method, steps=steps, chains=chains * trials, transition=transition, seed=seed)
     start = time.thread_time()
-    marginal, joint = engines.run_both(plan, 1, lambda fraction: None)
+    marginal, joint = engines.run_both(plan, 1, tick)
     seconds = (time.thread_time() - start) / trials
     suffix = "+mh" if transition == "metropolis" else ""
     found: dict[str, tuple[Array, float | None]] = {}

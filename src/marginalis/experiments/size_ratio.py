@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ..parallel import Tick
 from ..units import Array
-from .experiment import Columns, Experiment, Key, Summary, mean_and_error
+from .experiment import Columns, Experiment, Key, Summary, keys_of, mean_and_error
 from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
 from .store import Row
 
@@ -21,7 +22,12 @@ def items(instance: int) -> list[tuple[Any, ...]]:
     return [(instance,)]
 
 
-def measure(item: tuple[Any, ...], seed: int, chains: int) -> list[Row]:
+def keys(item: tuple[Any, ...]) -> list[Key]:
+    sizes = [(int(alpha * VISIBLE), inv_t) for alpha in ALPHA for inv_t in INV_T]
+    return [key for size in sizes for key in keys_of("gaussian", *size, STEPS, ("ais", "mais"))]
+
+
+def measure(item: tuple[Any, ...], seed: int, chains: int, tick: Tick) -> list[Row]:
     (instance,) = item
     rows = []
     for alpha in ALPHA:
@@ -32,7 +38,7 @@ def measure(item: tuple[Any, ...], seed: int, chains: int) -> list[Row]:
             for steps in STEPS:
                 for method in ("ais", "mais"):  # r compares two separate runs
                     own = derive(seed, "size-ratio", method, instance, alpha, inv_t, steps)
-                    rows += sample_rows(model, setting, steps, (method,), own, chains)
+                    rows += sample_rows(model, setting, steps, (method,), own, chains, tick=tick)
     return rows
 
 
@@ -97,6 +103,7 @@ EXPERIMENT = Experiment(
     chains=1000,
     settings={"alpha": ALPHA, "inv_t": INV_T, "steps": STEPS, "visible": VISIBLE, "bandwidth": BANDWIDTH},
     items=items,
+    keys=keys,
     measure=measure,
     summarise=summarise,
     figure=figure,

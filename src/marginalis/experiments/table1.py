@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .experiment import Columns, Experiment, Key, Summary, mean_and_error
+from ..parallel import Tick
+from .experiment import Columns, Experiment, Key, Summary, keys_of, mean_and_error
 from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
 from .store import Row
 
@@ -32,14 +33,18 @@ def items(instance: int) -> list[tuple[Any, ...]]:
     return [(instance, inv_t) for inv_t in INV_T]
 
 
-def measure(item: tuple[Any, ...], seed: int, chains: int) -> list[Row]:
+def keys(item: tuple[Any, ...]) -> list[Key]:
+    return keys_of("gaussian", HIDDEN, item[1], STEPS, ("ais", "mais"))
+
+
+def measure(item: tuple[Any, ...], seed: int, chains: int, tick: Tick) -> list[Row]:
     instance, inv_t = item
     setting = Setting(instance, "gaussian", HIDDEN, inv_t)
     model = make_model("table1", seed, setting)
     rows = [exact_row(model, setting)]
     for steps in STEPS:
         own = derive(seed, "table1", "chains", instance, inv_t, steps)
-        rows += sample_rows(model, setting, steps, ("ais", "mais"), own, chains, TRIALS)
+        rows += sample_rows(model, setting, steps, ("ais", "mais"), own, chains, TRIALS, tick=tick)
     return rows
 
 
@@ -120,7 +125,9 @@ EXPERIMENT = Experiment(
     chains=1000,
     settings={"inv_t": INV_T, "steps": STEPS, "trials": TRIALS, "visible": VISIBLE, "hidden": HIDDEN},
     items=items,
+    keys=keys,
     measure=measure,
+    trials=TRIALS,
     summarise=summarise,
     figure=figure,
     text=(

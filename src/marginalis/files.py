@@ -1,0 +1,81 @@
+"""Files that are written whole or not at all, and checked before the work that fills them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+_unfinished: set[Path] = set()
+
+
+def check_writable(path: str | Path) -> None:
+    """Raise a ValueError now if `path` cannot be written later."""
+    try:
+        place = _place(path)
+        if place.exists() and not os.access(place, os.W_OK):
+            raise PermissionError(13, "no permission")
+        with _beside(place):
+            pass
+    except OSError as error:
+        raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def make_folder(folder: Path, *names: str) -> None:
+    """Make a folder for files of these names, or raise a ValueError if one of them cannot be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"cannot write to {folder}: {error.strerror or error}") from None
+    for name in names:
+        check_writable(folder / name)
+
+
+def write_whole(path: str | Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write beside `path`, then rename: nothing half-written is ever seen there. Links are followed."""
+    check_writable(path)
+    place = _place(path)
+    try:
+        with _beside(place) as temporary:
+            with open(temporary, "wb") as file:
+                write(file)
+            os.replace(temporary, place)
+    except OSError as error:
+        raise OSError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def remove_unfinished() -> None:
+    """Remove what is being written just now, in a process that is about to be left at once."""
+    for temporary in list(_unfinished):
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _beside(place: Path) -> Iterator[Path]:
+    """Give an empty file beside `place`; it is gone afterwards, whatever happens."""
+    temporary = place.parent / f".marginalis-{secrets.token_hex(8)}"
+    try:
+        _unfinished.add(temporary)  # before it is there: an interrupt may come at any moment
+        with open(temporary, "xb"):
+            pass
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+        _unfinished.discard(temporary)
+
+
+def _place(path: str | Path) -> Path:
+    """Return where `path` leads through links: to a regular file, or to nothing yet."""
+    try:
+        mode = os.stat(path).st_mode  # loops of links and overlong names fail here
+    except FileNotFoundError:
+        return Path(path).resolve()
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(21, "it is a folder")
+    if not stat.S_ISREG(mode):
+        raise OSError(22, "it is not a regular file")
+    return Path(path).resolve()
