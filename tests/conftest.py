@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
 import json
+import logging
 import math
+import signal
+import subprocess
+import sys
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,11 +22,13 @@ from hypothesis import settings
 from scipy.special import logsumexp
 
 import marginalis as mg
+from marginalis import cli
 from marginalis.units import Categorical
 
 settings.register_profile("seeded", derandomize=True)  # a test that passes once passes always
 settings.load_profile("seeded")
 
+LOGGER = logging.getLogger("marginalis")
 DATA = Path(__file__).parent / "data"
 
 
@@ -189,6 +199,37 @@ def random_rbm(rng, n, m, *, units="spin", scale=1.0, temperature=1.0):
         units=units,
         temperature=temperature,
     )
+
+
+def command(*args, cwd=None) -> subprocess.CompletedProcess:
+    """Run the command line here, as its own process would: exit code and both streams."""
+    words = ["marginalis", *map(str, args)]
+    handlers = [(number, signal.getsignal(number)) for number in cli.SIGNALS]
+    notices, level = list(LOGGER.handlers), LOGGER.level
+    code = 0
+    with contextlib.ExitStack() as stack:
+        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
+        stack.enter_context(contextlib.redirect_stdout(out))
+        stack.enter_context(contextlib.redirect_stderr(err))
+        stack.enter_context(mock.patch.object(sys, "argv", words))
+        if cwd is not None:
+            stack.enter_context(contextlib.chdir(cwd))
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code or 0
+        except Exception:  # a user would see it
+            traceback.print_exc()
+            code = 1
+        finally:
+            for number, handler in handlers:
+                signal.signal(number, handler)
+            LOGGER.handlers, LOGGER.level = notices, level
+    texts = []
+    for stream in (out, err):
+        stream.flush()
+        texts.append(stream.buffer.getvalue().decode())
+    return subprocess.CompletedProcess(words, code, *texts)
 
 
 def z_score(sample, expected) -> float:

@@ -1,4 +1,4 @@
-"""The command line as a user meets it, in its own process where exit codes and streams matter."""
+"""The command line as a user meets it: in this process, and in its own where signals and the start matter."""
 
 import importlib
 import json
@@ -6,22 +6,22 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from conftest import command as run
 
 import marginalis as mg
-from marginalis import cli
 
 
-def run(*args, **options):
-    return subprocess.run(
+def start(*args, **options):
+    """Start the command line in its own process, its streams in pipes."""
+    return subprocess.Popen(
         [sys.executable, "-m", "marginalis", *map(str, args)],
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=300,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job may inherit it ignored
         **options,
     )
 
@@ -221,30 +221,27 @@ def test_too_large_is_a_clear_error(tmp_path):
     assert "smaller side has 90 units" in done.stderr
 
 
-def test_interrupt_exits_130(model):
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "marginalis",
-            "estimate",
-            str(model),
-            "--chains",
-            "1000000",
-            "--steps",
-            "100000",
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job may inherit it ignored
-    )
-    try:
-        time.sleep(4)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
-    finally:
-        process.kill()
+LONG = ("--tolerance", 1e-6, "--budget", 300)  # the pilots speak before the long run
+
+
+def wait_for(stream, word):
+    """Read a stream up to the line with a word."""
+    for line in stream:
+        if word in line:
+            return
+    pytest.fail(f"no {word!r} in the output")
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_interrupt_exits_130(model, times):
+    with start("estimate", model, *LONG) as process:
+        try:
+            wait_for(process.stderr, "pilot")
+            for _ in range(times):
+                process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert out == ""
     assert err.strip().splitlines()[-1] == "marginalis: interrupted"
@@ -283,7 +280,7 @@ def test_every_option_is_passed_on(model, monkeypatch, command, place, options):
     monkeypatch.setattr(importlib.import_module(place[0]), place[1], hear)
     words = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", str(value))]
     betas = ["--betas", "0.5"] if command == "thermodynamics" else []
-    CliRunner().invoke(cli.app, [command, str(model), *words, *betas])
+    run(command, model, *words, *betas)
     assert {key: heard[0][key] for key in options} == options
 
 

@@ -5,12 +5,11 @@ import math
 
 import numpy as np
 import pytest
+from conftest import command
 from scipy import stats
-from typer.testing import CliRunner
 
 import marginalis as mg
 from marginalis import confidence
-from marginalis.cli import app
 from marginalis.examples import ising_grid, rbm_gaussian
 from marginalis.experiments import calibration
 from marginalis.experiments.intervals import FAST, SLOW, Sample, chosen
@@ -202,12 +201,12 @@ def test_a_small_study(small_study, tmp_path):
 
 
 def test_the_command(small_study, tmp_path):
-    options = ["calibrate", "--repeats", "150", "--out", str(tmp_path)]
-    done = CliRunner().invoke(app, options)
-    assert done.exit_code == 0
+    options = ["calibrate", "--repeats", 150, "--out", tmp_path]
+    done = command(*options)
+    assert done.returncode == 0
     assert "chosen" in done.stdout
-    assert "false alarms" in done.stdout
-    rows = json.loads(CliRunner().invoke(app, [*options, "--json"]).stdout)["rows"]
+    assert "alarms" in done.stdout
+    rows = json.loads(command(*options, "--json").stdout)["rows"]
     assert len(rows) == 4
     assert rows[0]["model"] == "rbm-gaussian"
     with pytest.raises(ValueError, match="repeats"):

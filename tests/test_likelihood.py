@@ -3,14 +3,12 @@
 import itertools
 import json
 import math
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import PathSums, random_rbm, states
+from conftest import PathSums, command, random_rbm, states
 from sklearn.neural_network import BernoulliRBM
 
 import marginalis as mg
@@ -248,9 +246,7 @@ def test_what_is_a_model():
 
 
 def run(*args):
-    return subprocess.run(
-        [sys.executable, "-m", "marginalis", "likelihood", *map(str, args)], capture_output=True, text=True, timeout=300
-    )
+    return command("likelihood", *args)
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from .. import files
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+LONGEST = 270  # characters of a message
 
 
 def main() -> None:
@@ -85,5 +86,9 @@ def _leave_at_once(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _leave(message: str, code: int) -> NoReturn:
-    print(f"marginalis: {' '.join(message.split())}", file=sys.stderr)
+    message = "".join(c if c.isprintable() else " " for c in message)
+    message = " ".join(message.split())
+    if len(message) > LONGEST:  # the ends say what it was about, and why
+        message = f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
+    print(f"marginalis: {message}", file=sys.stderr)
     sys.exit(code)

@@ -105,7 +105,7 @@ def _print_table(rows: list[dict[str, Any]], title: str) -> None:
             break
     for block in blocks:
         lines = list(zip(*(columns[key] for key in block), strict=True))
-        shown = lines[:2] + [line for line in lines[2:] if "".join(line[first:]).strip()]
+        shown = [line for i, line in enumerate(lines) if "".join(line[first if i > 1 else 0 :]).strip()]
         typer.echo("\n".join("  ".join(line).rstrip() for line in shown) + "\n")
 
 

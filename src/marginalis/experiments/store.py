@@ -72,7 +72,7 @@ class Store:
             self._db = self._connect()
             self._file = self._identity()
             self._make_tables()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:  # SQLite quotes damaged names as they are
             raise ValueError(f"{path} is not a store of results: {error}") from None
 
     def _connect(self) -> sqlite3.Connection:
@@ -157,7 +157,7 @@ class Store:
                     if db.in_transaction:
                         db.execute("ROLLBACK")
                     raise
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
             if code & 0xFF in _OUTSIDE and code != sqlite3.SQLITE_IOERR_SHORT_READ:
                 raise OSError(f"{self.path} cannot be written: {error}; what was finished is in it") from None
@@ -184,7 +184,7 @@ class Store:
             number = "CASE method WHEN 'exact' THEN 1 ELSE ?2 END"
             means = db.execute(
                 f"SELECT {keys}, AVG(free_energy), AVG(seconds), COUNT(*) = {number} AND MAX(trial) = {number} - 1"
-                " AND MIN(trial) = 0 AND MAX(ABS(free_energy)) < 1e300 AND MIN(typeof(trial) = 'integer' AND"
+                " AND MIN(trial) = 0 AND MAX(ABS(free_energy)) < 1e100 AND MIN(typeof(trial) = 'integer' AND"
                 " typeof(free_energy) = 'real' AND typeof(seconds) IN ('real', 'null')) FROM result"
                 f" WHERE name = ?1 AND instance < ?3 GROUP BY {keys} ORDER BY {keys}",
                 (name, trials, experiments),
