@@ -201,14 +201,14 @@ def random_rbm(rng, n, m, *, units="spin", scale=1.0, temperature=1.0):
     )
 
 
-def command(*args, cwd=None) -> subprocess.CompletedProcess:
+def command(*args, cwd=None, encoding="utf-8") -> subprocess.CompletedProcess:
     """Run the command line here, as its own process would: exit code and both streams."""
     words = ["marginalis", *map(str, args)]
     handlers = [(number, signal.getsignal(number)) for number in cli.SIGNALS]
     notices, level = list(LOGGER.handlers), LOGGER.level
     code = 0
     with contextlib.ExitStack() as stack:
-        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2))
         stack.enter_context(contextlib.redirect_stdout(out))
         stack.enter_context(contextlib.redirect_stderr(err))
         stack.enter_context(mock.patch.object(sys, "argv", words))
