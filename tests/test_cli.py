@@ -6,24 +6,37 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import command as run
 
 import marginalis as mg
+from marginalis import files
 
 
-def start(*args, **options):
+def start(*args, python=(), **options):
     """Start the command line in its own process, its streams in pipes."""
     return subprocess.Popen(
-        [sys.executable, "-m", "marginalis", *map(str, args)],
+        [sys.executable, *python, "-m", "marginalis", *map(str, args)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job may inherit it ignored
         **options,
     )
+
+
+LONG = ("--tolerance", 1e-6, "--budget", 300)  # the pilots speak before the long run
+
+
+def wait_for(stream, word):
+    """Read a stream up to the line with a word."""
+    for line in stream:
+        if word in line:
+            return
+    pytest.fail(f"no {word!r} in the output")
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +206,115 @@ def test_bad_input_exits_2_with_one_line(model, tmp_path, arguments, message):
     assert os.listdir(tmp_path) == []
 
 
+WRITERS = {
+    "estimate": ["estimate", "{model}", "--out"],
+    "plot": ["bound", "{model}", "--plot"],
+    "thermodynamics": ["thermodynamics", "{model}", "--betas", "1", "--plot"],
+    "likelihood": ["likelihood", "{model}", "{model}", "--out"],
+    "make": ["make", "dbm", "-o"],
+    "reproduce": ["reproduce", "table1", "--out"],
+    "calibrate": ["calibrate", "--out"],
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("place", ["loop.png", "/dev/null", "/dev/full", "pipe", "file/deeper", "x" * 300, "y/" * 2500])
+def test_no_work_for_an_output_that_cannot_be_written(model, tmp_path, writer, place):
+    (tmp_path / "loop.png").symlink_to("loop.png")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").touch()
+    done = run(*(a.format(model=model) for a in WRITERS[writer]), place, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("marginalis: cannot write")
+    assert done.stderr.count("\n") == 1
+    assert len(done.stderr) < 300
+    assert sorted(os.listdir(tmp_path)) == ["file", "loop.png", "pipe"]
+
+
+def test_a_file_is_whole_or_as_it_was(tmp_path):
+    """Whatever ends the writing, nothing half-written stays, and links are followed."""
+    path, link = tmp_path / "file", tmp_path / "link"
+    link.symlink_to(path)
+    files.write_whole(link, lambda file: file.write(b"good"))
+    for error in (OSError(28, "No space left on device"), KeyboardInterrupt(), SystemExit(143)):
+
+        def fail(file, error=error):
+            file.write(b"half")
+            raise error
+
+        with pytest.raises(type(error)):
+            files.write_whole(link, fail)
+        assert path.read_bytes() == b"good"
+        assert sorted(os.listdir(tmp_path)) == ["file", "link"]
+
+
+WRITING = """
+import os, signal, sys
+from marginalis import cli, files
+cli._on_signals(getattr(cli, sys.argv[1]))
+files.write_whole("file", lambda file: os.kill(os.getpid(), getattr(signal, sys.argv[2])))
+"""
+
+
+@pytest.mark.parametrize(
+    ("handler", "name", "code"),
+    [("_stop", "SIGTERM", 143), ("_leave_at_once", "SIGINT", 130), ("_stop", "SIGHUP", 129)],
+)
+def test_signals_leave_nothing_behind(tmp_path, handler, name, code):
+    done = subprocess.run([sys.executable, "-c", WRITING, handler, name], cwd=tmp_path, capture_output=True)
+    assert done.returncode == code
+    assert b"Traceback" not in done.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_termination_unwinds(model):
+    with start("estimate", model, *LONG) as process:
+        try:
+            wait_for(process.stderr, "pilot")
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 143
+    assert "Traceback" not in out + err
+
+
+@pytest.mark.parametrize("module", ["numpy", "scipy.sparse", "typer", "marginalis.cli.answers"])
+def test_an_interrupt_while_importing(model, module):
+    """All that takes time is imported after the first handler is in place."""
+    with start("info", model, python=["-X", "importtime"]) as process:
+        try:
+            wait_for(process.stderr, module)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert err.splitlines()[-1] == "marginalis: interrupted"
+
+
+def test_the_console_script(model):
+    done = subprocess.run([Path(sys.executable).parent / "marginalis", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"marginalis {mg.__version__}\n")
+
+
+def test_long_messages_are_cut_in_the_middle():
+    done = run("info", "a\n" + "b" * 3000 + ".npz")
+    assert done.returncode == 2
+    assert len(done.stderr) < 300
+    assert done.stderr.startswith("marginalis: cannot read model file a")
+    assert done.stderr.endswith(": File name too long\n")
+
+
+@pytest.mark.parametrize("arguments", [["estimate", "{model}"], ["exact", "{model}"], ["--help"], ["bound", "{model}"]])
+def test_ascii_terminals(model, arguments):
+    done = run(*(a.format(model=model) for a in arguments), encoding="ascii")
+    assert done.returncode == 0
+    assert done.stdout.isascii()
+
+
 @pytest.mark.parametrize(
     ("arguments", "method"),
     [
@@ -221,18 +343,7 @@ def test_too_large_is_a_clear_error(tmp_path):
     assert "smaller side has 90 units" in done.stderr
 
 
-LONG = ("--tolerance", 1e-6, "--budget", 300)  # the pilots speak before the long run
-
-
-def wait_for(stream, word):
-    """Read a stream up to the line with a word."""
-    for line in stream:
-        if word in line:
-            return
-    pytest.fail(f"no {word!r} in the output")
-
-
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("times", [1, 2, 5])
 def test_interrupt_exits_130(model, times):
     with start("estimate", model, *LONG) as process:
         try:
@@ -244,7 +355,8 @@ def test_interrupt_exits_130(model, times):
             process.kill()
     assert process.returncode == 130
     assert out == ""
-    assert err.strip().splitlines()[-1] == "marginalis: interrupted"
+    assert err.splitlines().count("marginalis: interrupted") == 1
+    assert "Traceback" not in err
 
 
 def test_importing_is_light():

@@ -1,17 +1,10 @@
 """Free energies of bipartite Markov random fields by (marginalized) annealed importance sampling."""
 
-from . import plots
-from .bases import data_base
-from .bounds import Bounds, bound
-from .curve import Curve
-from .estimate import Estimate, estimate
-from .exact import ModelTooLarge, exact_log_z
-from .graphs import from_bqm, from_edges, from_graph, from_tables, potts
-from .grids import ising_grid, potts_grid
-from .io import load, save
-from .likelihood import LogLikelihood, log_likelihood
-from .models import BipartiteMRF, as_model, dbm, rbm
-from .thermodynamics import Thermodynamics, thermodynamics
+# ruff: noqa: F403, F405
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._public import *
 
 __version__ = "0.1.0"
 
@@ -43,3 +36,17 @@ __all__ = [
     "save",
     "thermodynamics",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Find the public names when the first one is used: the command line must be in charge of signals before that."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import _public
+
+    globals().update({public: getattr(_public, public) for public in __all__})
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,7 +12,7 @@ import sys
 from types import FrameType
 from typing import Any, NoReturn
 
-from .. import files
+from ..files import remove_unfinished
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 LONGEST = 270  # characters of a message
@@ -79,7 +79,7 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _leave_at_once(number: int, frame: FrameType | None) -> NoReturn:
-    files.remove_unfinished()
+    remove_unfinished()
     if number == signal.SIGINT:
         os.write(2, b"marginalis: interrupted\n")
     os._exit(128 + number)
@@ -90,5 +90,6 @@ def _leave(message: str, code: int) -> NoReturn:
     message = " ".join(message.split())
     if len(message) > LONGEST:  # the ends say what it was about, and why
         message = f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
-    print(f"marginalis: {message}", file=sys.stderr)
+    _on_signals(lambda number, frame: os._exit(code))  # nothing is left to do, and all is said
+    print(f"marginalis: {message}", file=sys.stderr, flush=True)
     sys.exit(code)

@@ -19,7 +19,7 @@ from ..models import BipartiteMRF
 from ..plan import DEFAULT_CHAINS, METHODS, PRECISIONS, make_plan
 from ..schedules import DEFAULT_STEPS, SCHEDULES, read_schedule
 from ..transitions import TRANSITIONS
-from .common import Json, ModelPath, Threads, app
+from .common import Json, ModelPath, Threads, app, say
 
 ESTIMATE_PLOTS = ("weights", "running", "curve")  # functions of `plots` that draw an Estimate
 
@@ -206,11 +206,11 @@ def thermodynamics(
 def _print(result: Any, as_json: bool) -> None:
     """Print a result; its warnings go to stderr where stdout is JSON."""
     if not as_json:
-        typer.echo(str(result))
+        say(str(result))
         return
-    typer.echo(result.to_json())
+    say(result.to_json())
     for warning in result.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
 
 
 def _check_outputs(model: str, *paths: Path | None, figure: Path | None = None) -> None:
@@ -261,10 +261,10 @@ def exact(
     log_z = exact_log_z(loaded, method=method, threads=threads, progress=True, max_seconds=max_seconds)
     if as_json:
         answer = {"log_z": log_z, "free_energy": -log_z, "method": log_z.method, "seconds": log_z.seconds}
-        typer.echo(json.dumps(answer, allow_nan=False))
+        say(json.dumps(answer, allow_nan=False))
     else:
-        typer.echo(f"F = {-log_z:.12g}\nln Z = {log_z:.12g}   F/n = {-log_z / loaded.n_variables:.12g}")
-        typer.echo(f"exact, by {log_z.method}, {log_z.seconds:.2f} s")
+        say(f"F = {-log_z:.12g}\nln Z = {log_z:.12g}   F/n = {-log_z / loaded.n_variables:.12g}")
+        say(f"exact, by {log_z.method}, {log_z.seconds:.2f} s")
 
 
 @app.command()
@@ -273,10 +273,10 @@ def info(model: ModelPath, as_json: Json = False) -> None:
     loaded = io.load(model)
     facts = _facts(loaded)
     if as_json:
-        typer.echo(json.dumps(facts))
+        say(json.dumps(facts))
         return
     for key, value in facts.items():
-        typer.echo(f"{key.replace('_', ' '):<22} {f'{value:.6g}' if isinstance(value, float) else value}")
+        say(f"{key.replace('_', ' '):<22} {f'{value:.6g}' if isinstance(value, float) else value}")
 
 
 @app.command()

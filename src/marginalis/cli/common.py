@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -15,9 +16,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Threads = Annotated[int | None, typer.Option(help="Threads; all cores by default.")]
 
 
+def say(text: str, err: bool = False) -> None:
+    """Print a line; what the terminal cannot show is replaced (`typer.echo` alone would send it UTF-8)."""
+    typer.echo(text, file=sys.stderr if err else sys.stdout)
+
+
 @app.callback(invoke_without_command=True)
 def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     """Free energies F = -ln Z of bipartite Markov random fields, by AIS and marginalized AIS."""
     if version:
-        typer.echo(f"marginalis {__version__}")
+        say(f"marginalis {__version__}")
         raise typer.Exit

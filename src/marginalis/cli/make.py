@@ -9,7 +9,7 @@ import typer
 
 from .. import examples, io
 from ..models import BipartiteMRF
-from .common import app
+from .common import app, say
 
 make_app = typer.Typer(no_args_is_help=True, help="Write a seeded example model.")
 app.add_typer(make_app, name="make")
@@ -122,4 +122,4 @@ def _sizes(text: str, separator: str, argument: str) -> list[int]:
 
 def _write(model: BipartiteMRF, path: Path) -> None:
     io.save(model, path)
-    typer.echo(f"wrote {path}: {model.n_visible} x {model.n_hidden}, T = {model.temperature:g}", err=True)
+    say(f"wrote {path}: {model.n_visible} x {model.n_hidden}, T = {model.temperature:g}", err=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .common import Json, Threads, app
+from .common import Json, Threads, app, say
 
 
 @app.command()
@@ -47,7 +47,7 @@ def reproduce(
         return
     for r in results:
         _print_table(r.rows, r.experiment.title)
-    typer.echo(f"report: {out / 'report.html'}", err=True)
+    say(f"report: {out / 'report.html'}", err=True)
 
 
 @app.command()
@@ -77,12 +77,12 @@ def calibrate(
         return
     _print_table(calibration.side_by_side(result.intervals), "Coverage by standard deviation of the log-weights")
     _print_table(result.alarms, "Warnings by number of chains")
-    typer.echo(f"every cell: {out / 'calibration.csv'}", err=True)
+    say(f"every cell: {out / 'calibration.csv'}", err=True)
 
 
 def _print_json(rows: list[dict[str, Any]]) -> None:
     plain = [{k: None if isinstance(x, float) and not math.isfinite(x) else x for k, x in row.items()} for row in rows]
-    typer.echo(json.dumps({"rows": plain}, allow_nan=False))
+    say(json.dumps({"rows": plain}, allow_nan=False))
 
 
 def _print_table(rows: list[dict[str, Any]], title: str) -> None:
@@ -90,7 +90,7 @@ def _print_table(rows: list[dict[str, Any]], title: str) -> None:
     keys = list(dict.fromkeys(key for row in rows for key in row))
     same = [key for key in keys if len(rows) > 1 and len({row.get(key) for row in rows}) == 1]
     facts = "".join(f", {_words(key)} {_cell(key, rows[0].get(key))}" for key in same)
-    typer.echo(f"\n{title}{facts}")
+    say(f"\n{title}{facts}")
     keys = [key for key in keys if key not in same]
     first = 0  # columns that tell rows apart
     while first < len(keys) and len({tuple(row.get(key) for key in keys[:first]) for row in rows}) < len(rows):
@@ -106,7 +106,7 @@ def _print_table(rows: list[dict[str, Any]], title: str) -> None:
     for block in blocks:
         lines = list(zip(*(columns[key] for key in block), strict=True))
         shown = [line for i, line in enumerate(lines) if "".join(line[first if i > 1 else 0 :]).strip()]
-        typer.echo("\n".join("  ".join(line).rstrip() for line in shown) + "\n")
+        say("\n".join("  ".join(line).rstrip() for line in shown) + "\n")
 
 
 def _column(key: str, rows: list[dict[str, Any]]) -> list[str]:
