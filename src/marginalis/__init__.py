@@ -1,9 +1,12 @@
 """Free energies of bipartite Markov random fields by (marginalized) annealed importance sampling."""
 
 # ruff: noqa: F403, F405
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+TYPE_CHECKING = False  # that of `typing`, which takes longer to import than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from ._public import *
 
 __version__ = "0.1.0"

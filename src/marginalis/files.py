@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,7 +56,7 @@ def remove_unfinished() -> None:
 @contextmanager
 def _beside(place: Path) -> Iterator[Path]:
     """Give an empty file beside `place`; it is gone afterwards, whatever happens."""
-    temporary = place.parent / f".marginalis-{secrets.token_hex(8)}"
+    temporary = place.parent / f".marginalis-{os.urandom(8).hex()}"
     try:
         _unfinished.add(temporary)  # before it is there: an interrupt may come at any moment
         with open(temporary, "xb"):

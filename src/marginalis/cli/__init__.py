@@ -1,7 +1,7 @@
 """The command line: answers on stdout, messages on stderr; bad input exits with 2 and one line.
 
-Everything heavy is imported by `main`, once it has taken charge of the signals: an interrupt gets its one line from
-the first moment on.
+All that takes time is imported by `main`, once it has taken charge of the signals: an interrupt gets its one line
+from the first moment on.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from types import FrameType
-from typing import Any, NoReturn
 
-from ..files import remove_unfinished
+TYPE_CHECKING = False  # that of `typing`, without the time to import it
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any, NoReturn
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 LONGEST = 270  # characters of a message
@@ -79,7 +80,9 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _leave_at_once(number: int, frame: FrameType | None) -> NoReturn:
-    remove_unfinished()
+    files = sys.modules.get(f"{__package__.rpartition('.')[0]}.files")
+    if files is not None:
+        files.remove_unfinished()
     if number == signal.SIGINT:
         os.write(2, b"marginalis: interrupted\n")
     os._exit(128 + number)
