@@ -24,6 +24,7 @@ from .units import Array
 from .watch import Watch
 
 _CHUNK = 4096  # chains annealed together; bounds the memory, changes nothing else
+_OPERATIONS = 2e8  # of one call into a library, about: some tenths of a second, so that an interrupt is prompt
 _ROWS = 64  # chains of one matrix product: the last bits of a row depend on how many there are, and on its place
 
 
@@ -51,7 +52,8 @@ class Path:
     def product(self, x: Array, weights: Any) -> Array:
         """Return x @ weights, row by row the same bits for any choice of chains."""
         if sp.issparse(weights):
-            return x @ weights
+            # one chain alone goes through another routine, which adds in another order
+            return x @ weights if len(x) > 1 else (np.repeat(x, 2, axis=0) @ weights)[:1]
         lead = int(self.chains[0]) % _ROWS
         rows = np.zeros((lead + len(x) + -(lead + len(x)) % _ROWS, x.shape[1]))
         rows[lead : lead + len(x)] = x
@@ -124,6 +126,13 @@ def ais(path: Path) -> Iterator[tuple[Array, Array]]:
         yield log_w, v
 
 
+def _chains_together(plan: Plan) -> int:
+    model = plan.oriented()[0]
+    entries = model.weights.nnz if model.is_sparse else model.weights.size
+    per_chain = entries + 10 * (len(model.visible_bias) + len(model.hidden_bias))
+    return min(_CHUNK, max(1, int(_OPERATIONS / per_chain) // _ROWS) * _ROWS)
+
+
 def anneal(plan: Plan, tick: Tick, watch: Watch | None = None) -> Array:
     """Return ln W of every chain for the annealed part of the plan; `tick` hears the fraction done.
 
@@ -133,8 +142,9 @@ def anneal(plan: Plan, tick: Tick, watch: Watch | None = None) -> Array:
     """
     method = ais if plan.method == "ais" else mais
     log_weights = np.zeros(plan.chains)
-    for start in range(0, plan.chains, _CHUNK):
-        part = slice(start, min(start + _CHUNK, plan.chains))
+    chunk = _chains_together(plan)
+    for start in range(0, plan.chains, chunk):
+        part = slice(start, min(start + chunk, plan.chains))
         for k, (log_w, v) in enumerate(method(Path(plan, part)), start=1):
             log_weights[part] += log_w
             if watch is not None and k in watch:

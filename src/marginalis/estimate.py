@@ -46,7 +46,7 @@ class Estimate:
     fingerprint: str
     curve: Curve | None = None  # ln Z(β) along the way, if it was recorded
     notes: tuple[str, ...] = ()  # what else there is to warn of
-    rounding: float = 0.0  # what single precision may have done to all weights alike
+    rounding: float = 0.0  # what it may have done to all weights alike
 
     @property
     def chains(self) -> int:
@@ -288,7 +288,6 @@ def estimate(
     return replace(result, curve=curve, seconds=time.perf_counter() - begin)
 
 
-_SINGLE = 3e-6  # relative error of log-weights in single precision; seen: 1.7e-6, where all couplings round alike
 _RECORD_BYTES = 1 << 28
 
 
@@ -307,9 +306,11 @@ def run_plan(plan: Plan, engine: str, threads: int, tick: Tick, watch: Watch | N
     if not np.isfinite(log_weights).all():
         raise ValueError("the log-weights are not finite: the parameters are too large for floating point")
     log_weights.flags.writeable = False
+    log_z0 = plan.base.log_z(plan.model)
+    rounding = engines.rounding(plan, engine, log_weights, log_z0 + confidence.log_mean_exp(log_weights))
     return Estimate(
         log_weights=log_weights,
-        log_z0=plan.base.log_z(plan.model),
+        log_z0=log_z0,
         variables=plan.model.n_variables,
         method=plan.method,
         steps=plan.steps,
@@ -320,5 +321,5 @@ def run_plan(plan: Plan, engine: str, threads: int, tick: Tick, watch: Watch | N
         seconds=time.perf_counter() - start,
         runs=((plan.seed, plan.first_chain, plan.chains),),
         fingerprint=plan.fingerprint(),
-        rounding=_SINGLE * max(1.0, abs(float(log_weights.mean()))) if engines.is_single(plan, engine) else 0.0,
+        rounding=rounding,
     )

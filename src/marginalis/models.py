@@ -216,15 +216,43 @@ class BipartiteMRF:
             return None
         w, b, c = self.natural.weights, self.natural.visible_bias, self.natural.hidden_bias
         scale = v.scale * h.scale
-        rows = np.asarray(w.sum(axis=1)).ravel() if h.offset else np.zeros(len(b))
-        columns = np.asarray(w.sum(axis=0)).ravel() if v.offset else np.zeros(len(c))
-        constant = v.offset * math.fsum(b) + h.offset * math.fsum(c) + v.offset * math.fsum(h.offset * rows)
-        return SpinForm(
-            weights=w if scale == 1.0 else w * scale,
-            visible_bias=v.scale * (b + h.offset * rows),
-            hidden_bias=h.scale * (c + v.offset * columns),
-            constant=constant,
+        with np.errstate(over="ignore", invalid="ignore"):  # then its size is not finite, and nobody takes it
+            rows = np.asarray(w.sum(axis=1)).ravel() if h.offset else np.zeros(len(b))
+            columns = np.asarray(w.sum(axis=0)).ravel() if v.offset else np.zeros(len(c))
+            constant = v.offset * total(b) + h.offset * total(c) + v.offset * total(h.offset * rows)
+            return SpinForm(
+                weights=w if scale == 1.0 else w * scale,
+                visible_bias=v.scale * (b + h.offset * rows),
+                hidden_bias=h.scale * (c + v.offset * columns),
+                constant=constant,
+            )
+
+    @cached_property
+    def highest(self) -> float:
+        """A bound of −E from above, offset left out: the sum of the largest values of all terms; ∞ for Gaussians.
+
+        It is never negative. Binary units that exclude each other have a low one, however large the penalty.
+        """
+        v, h = self.visible_units, self.hidden_units
+        if isinstance(v, Gaussian) or isinstance(h, Gaussian):
+            return math.inf
+        signed = [isinstance(side, TwoState) and side.offset == 0.0 for side in (v, h)]
+        w = self.natural.weights
+        terms = (
+            (self.natural.visible_bias, signed[0]),
+            (self.natural.hidden_bias, signed[1]),
+            (w.data if sp.issparse(w) else w, any(signed)),
         )
+        with np.errstate(over="ignore"):
+            return float(sum((np.abs(x) if both else np.maximum(x, 0.0)).sum() for x, both in terms))
+
+
+def total(values: Array) -> float:
+    """Return the sum without rounding on the way, infinite where that overflows."""
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return math.inf
 
 
 @dataclass(frozen=True)
@@ -247,6 +275,14 @@ class SpinForm:
     visible_bias: Array
     hidden_bias: Array
     constant: float
+
+    @cached_property
+    def size(self) -> float:
+        """The sizes of all terms added up: what is computed from them is good to about 2^-52 of it."""
+        w = self.weights.data if sp.issparse(self.weights) else self.weights
+        with np.errstate(over="ignore", invalid="ignore"):
+            terms = [np.abs(x).sum() for x in (w, self.visible_bias, self.hidden_bias, self.constant)]
+        return float(sum(terms))
 
     def transposed(self) -> SpinForm:
         """Exchange the sides."""

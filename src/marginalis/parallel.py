@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from .checks import whole
 
 Job = TypeVar("Job")
+Result = TypeVar("Result")
 Tick = Callable[[float], None]
 
 
@@ -18,6 +21,41 @@ def cores(threads: int | None) -> int:
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return whole(threads, "threads", 1, 4096)
+
+
+def jit_is_off() -> bool:
+    """Whether the caller has told Numba not to compile: then there are no kernels."""
+    try:
+        return bool(int(os.environ.get("NUMBA_DISABLE_JIT") or 0))
+    except ValueError:  # Numba does not heed it either
+        return False
+
+
+def interruptible(work: Callable[..., Result], *args: Any) -> Result:
+    """Return work(*args), done on another thread while this one stays open to Ctrl-C.
+
+    For calls that a signal cannot reach: after an interrupt they end by themselves, and nobody waits.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work(*args)
+    results: list[Result] = []
+    failures: list[BaseException] = []
+    state = np.geterr()  # threads do not inherit it
+
+    def run() -> None:
+        try:
+            with np.errstate(**state):
+                results.append(work(*args))
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)
+    if failures:
+        raise failures[0]
+    return results[0]
 
 
 def run_jobs(
@@ -43,8 +81,13 @@ def run_jobs(
 
     queue, stop, lock = iter(jobs), stop or threading.Event(), threading.Lock()
     failures: list[BaseException] = []
+    state = np.geterr()  # threads do not inherit it
 
     def worker() -> None:
+        with np.errstate(**state):
+            take_jobs()
+
+    def take_jobs() -> None:
         nonlocal done
         try:
             while not stop.is_set():

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..bases import Base
-from ..models import BipartiteMRF
+from ..models import BipartiteMRF, total
 from ..parallel import Tick, run_jobs
 from ..plan import Plan
 from ..random import HIDDEN, VISIBLE
@@ -50,7 +50,7 @@ def _prepare(plan: Plan) -> _Prepared:
     assert form is not None
     v, h = model.visible_units, model.hidden_units
     b0, c0 = _spin_base(model, base)
-    constant = form.constant - v.offset * math.fsum(base.visible) - h.offset * math.fsum(base.hidden)  # type: ignore[attr-defined]
+    constant = form.constant - v.offset * total(base.visible) - h.offset * total(base.hidden)  # type: ignore[attr-defined]
     dtype = np.float32 if takes_single(plan) else np.float64
 
     def pad(x: Array) -> np.ndarray:
@@ -102,8 +102,8 @@ def _single_is_poor(form: Any, b0: Array, c0: Array, steps: int) -> bool:
     reach = abs(w)
     largest = np.concatenate(
         [
-            np.abs(form.visible_bias) + np.asarray(reach.sum(axis=1)).ravel(),
-            np.abs(form.hidden_bias) + np.asarray(reach.sum(axis=0)).ravel(),
+            np.maximum(np.abs(b0), np.abs(form.visible_bias) + np.asarray(reach.sum(axis=1)).ravel()),
+            np.maximum(np.abs(c0), np.abs(form.hidden_bias) + np.asarray(reach.sum(axis=0)).ravel()),
         ]
     )
     if float(np.linalg.norm(np.minimum(largest, 1e9))) * 2.0**-24 > 1e-3:

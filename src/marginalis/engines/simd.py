@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,10 +31,6 @@ _IR = {
     types.boolean: ir.IntType(1),
 }
 _I32 = ir.IntType(32)
-
-# Numba's cache on disk looks only at the file of the function it caches. Kernels close over this number,
-# which is part of the key, so that a change in any of their files is seen.
-SOURCES = zlib.crc32(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))
 
 
 class Vector(types.Type):
@@ -142,7 +136,8 @@ def load(typingctx: Any, array: Any, index: Any) -> Any:
     """LANES elements from flat position `index` (a multiple of LANES) of an aligned contiguous array."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.load(_pointer(context, builder, sig, args), align=ALIGNMENT)
+        pointer = _pointer(context, builder, sig, args)
+        return builder.load(pointer, align=ALIGNMENT, typ=_ir_type(array.dtype))
 
     return Vector(array.dtype)(array, index), emit
 
@@ -152,8 +147,8 @@ def scalar(typingctx: Any, array: Any, index: Any) -> Any:
     """Return one element, from a flat position known not to be negative."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        data = context.make_array(sig.args[0])(context, builder, args[0]).data
-        return builder.load(builder.gep(data, [context.cast(builder, args[1], sig.args[1], types.intp)]))
+        kind = _IR[array.dtype] if array.dtype in _IR else context.get_data_type(array.dtype)
+        return builder.load(_element(context, builder, sig, args, kind), typ=kind)
 
     return array.dtype(array, index), emit
 
@@ -170,9 +165,14 @@ def store(typingctx: Any, array: Any, index: Any, vector: Any) -> Any:
 
 
 def _pointer(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    array = context.make_array(sig.args[0])(context, builder, args[0])
-    index = context.cast(builder, args[1], sig.args[1], types.intp)
-    return builder.bitcast(builder.gep(array.data, [index]), _ir_type(sig.args[0].dtype).as_pointer())
+    element = _element(context, builder, sig, args, _IR[sig.args[0].dtype])
+    return builder.bitcast(element, _ir_type(sig.args[0].dtype).as_pointer())
+
+
+def _element(context: Any, builder: Any, sig: Any, args: Any, kind: Any) -> Any:
+    """Return the pointer to the element of an array at a flat index; LLVM's pointers do not know their types."""
+    data = context.make_array(sig.args[0])(context, builder, args[0]).data
+    return builder.gep(data, [context.cast(builder, args[1], sig.args[1], types.intp)], source_etype=kind)
 
 
 @intrinsic

@@ -16,9 +16,11 @@ from .simd import LANES, Vector, call, constant, float_format, spread
 
 _I32 = ir.IntType(32)
 _features = llvm.get_host_cpu_features()
+# Of the processor that Numba compiles for, which need not be all that this one has.
 HAS_AVX512 = (
     config.CPU_NAME in (None, "host")
     and config.CPU_FEATURES is None
+    and bool(config.ENABLE_AVX)
     and all(_features.get(name) for name in ("avx512f", "avx512dq"))
 )
 

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from ..checks import real_number
-from ..models import BipartiteMRF, as_model
-from ..parallel import Tick, cores
+from ..models import BipartiteMRF, Natural, SpinForm, as_model
+from ..parallel import Tick, cores, interruptible, jit_is_off
 from ..progress import ticker
-from ..units import Gaussian, TwoState
+from ..units import SPIN, Gaussian, TwoState
 from .structure import grid_arrays, layer_arrays, ordered_factors
 
 METHODS = ("auto", "enumeration", "layers", "transfer", "kac-ward", "kaufman", "gaussian", "elimination")
@@ -23,7 +24,9 @@ _PAIRS_PER_SECOND = 4e9  # one state of the enumerated side times one spin of th
 FEATURES_PER_SECOND = 5e7  # the same for other kinds of unit
 ENTRIES_PER_SECOND = 1e8  # of transfer and elimination tables
 _MOST_ENTRIES = 27.0  # binary logarithm: 1 GiB
-_LU_SITES = 1 << 14
+_LU_SITES = 1 << 12  # an LU of more takes seconds, and hears no interrupt
+_PROMISED = 1e-9  # relative accuracy, absolute for |ln Z| < 1
+_EPS = 2.0**-52
 SOON = 0.2  # seconds: do not look for a better way than this
 
 
@@ -46,11 +49,21 @@ class ExactLogZ(float):
 
 
 class Way(NamedTuple):
-    """A method that applies to a model: about how long it takes, and the sum itself (offset left out)."""
+    """A method that applies to a model: about how long it takes, and the sum itself (offset left out).
+
+    `adds`: about how large the numbers are, all together, that it adds up to come to a value. Where they nearly
+    cancel, a value is good to 2^-52 of that only.
+    """
 
     seconds: float
     size: str
     run: Callable[[int, Tick], float]
+    adds: Callable[[float], float] = abs
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether rounding cannot matter, whatever the value."""
+        return _EPS * self.adds(0.0) <= _PROMISED
 
 
 def exact_log_z(
@@ -79,21 +92,37 @@ def exact_log_z(
     threads = cores(threads)
     start = time.perf_counter()
     ways = _applicable(model, method, threads, max_seconds)
-    for name, way in ways:
-        # an overflow is no warning but an error, below
-        with ticker(progress, f"exact, {name}") as tick, np.errstate(over="ignore", invalid="ignore"):
-            try:
-                value = model.natural.offset + way.run(threads, tick)
-            except ModelTooLarge:
+    for k, (name, way) in enumerate(ways):
+        try:
+            with ticker(progress, f"exact, {name}") as tick:
+                value = _vouched(way, model.natural.offset, threads, tick)
+        except ModelTooLarge:
+            raise
+        except ValueError:  # a method may find that it cannot vouch for its accuracy: on to the next
+            if k == len(ways) - 1:
                 raise
-            except ValueError:  # a method may find that it cannot vouch for its accuracy: on to the next
-                if name == ways[-1][0]:
-                    raise
-                continue
-        if not math.isfinite(value):
-            raise ValueError(f"ln Z is {value}: the parameters are too large for floating point")
+            continue
         return ExactLogZ.of(value, name, time.perf_counter() - start)
     raise AssertionError("a way returns or raises")
+
+
+def _vouched(way: Way, offset: float, threads: int, tick: Tick) -> float:
+    """Return what a way finds, plus the offset, or raise a ValueError if rounding may have spoiled it."""
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow is no warning but an error, below
+        try:
+            found = way.run(threads, tick)
+        except OverflowError:  # what fsum makes of it
+            found = math.inf
+        value = float(offset + found)
+        error = _EPS * (way.adds(found) + abs(offset))
+    if not math.isfinite(value):
+        raise ValueError(f"ln Z is {value}: the parameters are too large for floating point")
+    if not error <= _PROMISED * max(1.0, abs(value)):
+        raise ValueError(
+            f"ln Z cannot be told to {_PROMISED:g}: terms of size {error / _EPS:.2g} cancel to {value:.6g}, "
+            f"which leaves an error of up to {error:.2g}"
+        )
+    return value
 
 
 def cheapest(
@@ -110,7 +139,7 @@ def _applicable(model: BipartiteMRF, method: str, threads: int, max_seconds: flo
     limit = real_number(max_seconds, "max_seconds")
     found: list[tuple[str, Way]] = []
     for name in METHODS[1:] if method == "auto" else (method,):
-        if name == "elimination" and any(way.seconds < SOON for _, way in found):
+        if name == "elimination" and any(way.seconds < SOON and way.is_sure for _, way in found):
             continue  # finding an order is work in itself
         way = _WAYS[name](model, threads)
         if way is not None:
@@ -134,15 +163,16 @@ def _applicable(model: BipartiteMRF, method: str, threads: int, max_seconds: flo
 def _enumeration(model: BipartiteMRF, threads: int) -> Way | None:
     from .enumeration import enumerate_log_z, enumerate_states, log2_states
 
-    form = model.spin_form
-    if form is not None:
+    if model.spin_form is not None and not jit_is_off():
         n, m = sorted((model.n_visible, model.n_hidden))
         size = f"the smaller side has {n} units: an exact sum over 2^{n} states x {m} units"
-        turned = form if model.n_visible <= model.n_hidden else form.transposed()
+        turned = model if model.n_visible <= model.n_hidden else model.transposed()
+        form, units, constant, adds = _two_state_form(turned)
         return Way(
             log2_seconds(n + math.log2(max(m, 1)), _PAIRS_PER_SECOND * threads),
             size,
-            lambda threads, tick: turned.constant + enumerate_log_z(turned, threads, tick),
+            lambda threads, tick: constant + enumerate_log_z(form, units, threads, tick),
+            adds,
         )
     gaussian = _gaussian_against_two_states(model)
     if gaussian is not None:
@@ -152,12 +182,39 @@ def _enumeration(model: BipartiteMRF, threads: int) -> Way | None:
     if states == math.inf:
         return None
     swap = sizes[1] < sizes[0]
-    other = len(model.visible_bias if swap else model.hidden_bias)
+    turned = model.transposed() if swap else model
     return Way(
-        log2_seconds(states + math.log2(other + 8), FEATURES_PER_SECOND),
+        log2_seconds(states + math.log2(len(turned.hidden_bias) + 8), FEATURES_PER_SECOND),
         f"the smaller side has 2^{states:.1f} states: an exact sum",
-        lambda threads, tick: enumerate_states(model.transposed() if swap else model, tick),
+        lambda threads, tick: enumerate_states(turned, tick),
+        _adds(model) if math.isfinite(max(sizes)) else _gaussian_adds(turned.transposed()),
     )
+
+
+def _adds(model: BipartiteMRF) -> Callable[[float], float]:
+    """Return what a discrete model in its own units adds up.
+
+    Terms that no state can make up for do not count: a state that matters has all its terms within about
+    `highest` − ln Z of their largest values.
+    """
+    top, slack = model.highest, 750.0 + model.n_variables
+    return lambda value: top + max(0.0, top - value) + slack
+
+
+def _two_state_form(
+    model: BipartiteMRF,
+) -> tuple[Natural | SpinForm, tuple[TwoState, TwoState], float, Callable[[float], float]]:
+    """Return the parameters to sum two-state units by, their kinds, a constant, and what is added up.
+
+    0/1 units are taken as spins unless the fields and the constant that this brings could cancel.
+    """
+    form, v, h = model.spin_form, model.visible_units, model.hidden_units
+    assert form is not None
+    assert isinstance(v, TwoState)
+    assert isinstance(h, TwoState)
+    if v.offset == h.offset == 0.0 or _EPS * form.size <= 0.1 * _PROMISED:
+        return form, (SPIN, SPIN), form.constant, _spins_add(model)
+    return model.natural, (v, h), 0.0, _adds(model)
 
 
 def _gaussian_against_two_states(model: BipartiteMRF) -> Way | None:
@@ -174,21 +231,47 @@ def _gaussian_against_two_states(model: BipartiteMRF) -> Way | None:
         log2_seconds(turned.n_hidden, ENTRIES_PER_SECOND / 10),
         f"an exact sum over 2^{turned.n_hidden} states",
         lambda threads, tick: gaussian_discrete_log_z(w.weights, w.visible_bias, v.gamma, w.hidden_bias, values),
+        _gaussian_adds(turned),
     )
+
+
+def _gaussian_adds(model: BipartiteMRF) -> Callable[[float], float]:
+    """Return what Gaussian visible units against discrete hidden ones add up, at most."""
+    w, units = model.natural, model.natural.visible_units
+    assert isinstance(units, Gaussian)
+    columns = sp.csc_array(abs(w.weights))
+    reach = np.zeros(len(w.visible_bias))
+    owners = w.hidden_units.owners(len(w.hidden_bias))
+    for j in range(model.n_hidden):  # only one feature of a variable is on
+        reach += np.asarray(columns[:, owners == j].max(axis=1).todense()).ravel()
+    squares = (np.abs(w.visible_bias) + reach) ** 2 / units.gamma
+    size = 0.5 * float(squares.sum()) + float(np.abs(w.hidden_bias).sum())
+    return lambda value: size
+
+
+def _spins_add(model: BipartiteMRF) -> Callable[[float], float]:
+    """Return what a method adds up that takes all units as spins."""
+    size = model.spin_form.size  # type: ignore[union-attr]
+    return lambda value: size
 
 
 def _layers(model: BipartiteMRF, threads: int) -> Way | None:
     from .layers import layers_cost, layers_log_z
 
-    arrays = layer_arrays(model)
+    if model.spin_form is None:
+        return None
+    form, units, constant, adds = _two_state_form(model)
+    if units[0] != units[1]:  # whichever layers are of which kind
+        form, units, constant, adds = model.spin_form, (SPIN, SPIN), model.spin_form.constant, _spins_add(model)
+    arrays = layer_arrays(model, form)
     if arrays is None or len(arrays[1]) < 3:
         return None
-    constant = model.spin_form.constant  # type: ignore[union-attr]
     cost = layers_cost([len(b) for b in arrays[1]])
     return Way(
         log2_seconds(cost, ENTRIES_PER_SECOND),
         f"a layer-by-layer sum of 2^{cost:.0f} steps",
-        lambda threads, tick: constant + layers_log_z(*arrays),
+        lambda threads, tick: constant + layers_log_z(*arrays, units),
+        adds,
     )
 
 
@@ -204,6 +287,7 @@ def _transfer(model: BipartiteMRF, threads: int) -> Way | None:
         math.inf if entries > _MOST_ENTRIES else log2_seconds(operations, ENTRIES_PER_SECOND),
         f"a site-by-site transfer with tables of 2^{entries:.0f} entries",
         lambda threads, tick: constant + transfer_log_z(*grid, threads=threads, tick=tick),
+        _spins_add(model),
     )
 
 
@@ -218,13 +302,14 @@ def _elimination(model: BipartiteMRF, threads: int) -> Way | None:
         math.inf if width > _MOST_ENTRIES else log2_seconds(width, ENTRIES_PER_SECOND) + 1e-4 * len(parts.cards),
         f"variable elimination with tables of 2^{width:.0f} entries",
         lambda threads, tick: eliminate_log_z(*parts, order),
+        _adds(model),
     )
 
 
 def eliminate(model: BipartiteMRF) -> float | None:
     """Return ln Z by elimination, offset left out, or None if a side is not discrete."""
     way = _elimination(model, 1)
-    return None if way is None or way.seconds > SOON * 100 else way.run(1, lambda fraction: None)
+    return None if way is None or way.seconds > SOON * 100 else _vouched(way, 0.0, 1, lambda fraction: None)
 
 
 def _kac_ward(model: BipartiteMRF, threads: int) -> Way | None:
@@ -241,6 +326,7 @@ def _kac_ward(model: BipartiteMRF, threads: int) -> Way | None:
         3e-7 * n**1.5 + 1e-3,
         f"a Kac-Ward determinant of {n} sites",
         lambda threads, tick: constant + planar(grid.horizontal, grid.vertical),
+        _spins_add(model),
     )
 
 
@@ -259,6 +345,7 @@ def _kaufman(model: BipartiteMRF, threads: int) -> Way | None:
         1e-4,
         "Kaufman's formula",
         lambda threads, tick: constant + kaufman_log_z(rows, columns, float(across), float(down)),
+        _spins_add(model),
     )
 
 
@@ -272,7 +359,9 @@ def _gaussian(model: BipartiteMRF, threads: int) -> Way | None:
     return Way(
         1e-9 * min(len(w.visible_bias), len(w.hidden_bias)) ** 3,
         "a Gaussian closed form",
-        lambda threads, tick: gaussian_gaussian_log_z(w.weights, w.visible_bias, w.hidden_bias, v.gamma, h.gamma),
+        lambda threads, tick: interruptible(
+            gaussian_gaussian_log_z, w.weights, w.visible_bias, w.hidden_bias, v.gamma, h.gamma
+        ),
     )
 
 
@@ -295,12 +384,15 @@ def _by_parts(model: BipartiteMRF, threads: int, max_seconds: float) -> Way | No
     if count < 2:
         return None
     pieces = [submodel(model, visible == part, hidden == part) for part in range(count)]
-    ways = [cheapest(piece, threads=threads, max_seconds=max_seconds)[1] for piece in pieces]
-    return Way(
-        sum(way.seconds for way in ways),
-        f"{count} connected parts",
-        lambda threads, tick: math.fsum(way.run(threads, lambda fraction: None) for way in ways),
-    )
+    seconds = sum(cheapest(piece, threads=threads, max_seconds=max_seconds)[1].seconds for piece in pieces)
+    sizes: list[float] = []
+
+    def run(threads: int, tick: Tick) -> float:
+        values = [float(exact_log_z(piece, threads=threads, max_seconds=max_seconds)) for piece in pieces]
+        sizes[:] = np.abs(values).tolist()
+        return math.fsum(values)
+
+    return Way(seconds, f"{count} connected parts", run, lambda value: sum(sizes))
 
 
 def log2_seconds(log2_operations: float, rate: float) -> float:

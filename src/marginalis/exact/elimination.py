@@ -7,7 +7,7 @@ elimination: Dechter, Artificial Intelligence 113, 41 (1999)), costs about the s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from .ordering import elimination_order
 Array = NDArray[np.float64]
 Factor = tuple[tuple[int, ...], Array]  # the variables, in order of elimination, and the table over them
 
+_ENTRIES_AT_ONCE = 1 << 24
 MAX_LOG2_TABLE = 27.0  # 1 GiB of float64; a table and its sum take half as much again
 
 
@@ -134,15 +135,24 @@ def _weights(
     largest = flat.max(axis=0)
     if hard:
         largest[largest == -np.inf] = 0.0
-    flat -= largest
-    return np.exp(flat, out=flat), largest
+    for part in _columns(flat):
+        flat[:, part] -= largest[part]
+        np.exp(flat[:, part], out=flat[:, part])
+    return flat, largest
+
+
+def _columns(flat: Array) -> Iterator[slice]:
+    """Cut a table into pieces that take little time, so that an interrupt is prompt."""
+    step = max(1, _ENTRIES_AT_ONCE // len(flat))
+    return (slice(start, start + step) for start in range(0, flat.shape[1], step))
 
 
 def _log_sum(weights: Array, largest: Array) -> tuple[Array, float]:
     """ln Σ of each column as `_weights` gives them, and the maximum taken off the result."""
     message = weights.sum(axis=0)
     with np.errstate(divide="ignore"):
-        np.log(message, out=message)
+        for part in _columns(message[None]):
+            np.log(message[part], out=message[part])
     message += largest
     top = float(message.max())
     if top == -math.inf:

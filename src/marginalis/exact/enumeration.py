@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 
-from ..models import BipartiteMRF, SpinForm
+from ..models import BipartiteMRF, Natural, SpinForm, total
 from ..parallel import Tick, run_jobs
 from ..units import Array, Categorical, TwoState, Units
 from .structure import Side
@@ -19,47 +19,52 @@ _STATES_AT_ONCE = 1 << 12
 _FIELDS_AT_ONCE = 1 << 14  # of a piece of states: they stay in the cache, and no memory goes back to the system
 
 
-def enumerate_log_z(form: SpinForm, threads: int, tick: Tick) -> float:
-    """ln Σ_s exp(b·s) Π_j 2cosh a_j(s), with a_j(s) = c_j + Σ_i w_ij s_i.
+def enumerate_log_z(model: Natural | SpinForm, units: tuple[TwoState, TwoState], threads: int, tick: Tick) -> float:
+    """ln Σ_v exp(b·v) Π_j Z(a_j(v)), with a_j(v) = c_j + Σ_i w_ij v_i, over two-state units of either kind.
 
-    2cosh a = e^a (1 + e^{−2a}): the e^{a_j} together are one factor linear in s, and e^{−2a_j} is a table
-    over the lower spins times a table over the upper ones. So a state costs one multiply-add and one
-    multiplication per unit, and no exponential.
+    For a spin Z(a) = 2cosh a = e^a (1 + e^{−2a}), for a 0/1 unit it is 1 + e^a: the e^{a_j} together are one
+    factor linear in v, and e^{−2a_j} or e^{a_j} is a table over the lower units times a table over the upper
+    ones. So a state costs one multiply-add and one multiplication per unit, and no exponential.
     """
     from ..engines.exact_kernel import LANES, pack_lower, sum_states  # Numba takes a second to load
 
-    w = form.weights.toarray() if sp.issparse(form.weights) else form.weights
+    side, (taken_out, slope) = units[0], (1.0, -2.0) if units[1].offset == 0.0 else (0.0, 1.0)
+    w = model.weights.toarray() if sp.issparse(model.weights) else model.weights
     n, m = w.shape
-    padding = max(0, 6 - n)  # unconnected spins, so that there are LANES lower and four upper states
+    padding = max(0, 6 - n)  # unconnected units, so that there are LANES lower and four upper states
     w = np.pad(w, ((0, padding), (0, 0)))
-    b = np.pad(form.visible_bias, (0, padding))
+    b = np.pad(model.visible_bias, (0, padding))
     n += padding
     lower = max(4, min(n - 2, 10, int(math.log2(max(16.0, _TABLE_ENTRIES / m)))))
     upper = n - lower
-    linear = b + w.sum(axis=1)
-    largest = 2.0 * float((np.abs(form.hidden_bias) + np.abs(w).sum(axis=0)).max())
+    linear = b + taken_out * w.sum(axis=1)
+    largest = abs(slope) * float((np.abs(model.hidden_bias) + np.abs(w).sum(axis=0)).max())
     # Tables of e^{−2a} overflow beyond e^700; then they hold exponents, and the kernel exponentiates.
     in_logs = largest > 600.0
     flush = m if in_logs else max(1, int(650.0 / max(largest + 1.0, 1.0)))
 
-    spins = _spins(np.arange(1 << lower), lower)
-    table = -2.0 * (form.hidden_bias + spins @ w[:lower])
-    low = pack_lower(table, spins @ linear[:lower] + math.fsum(form.hidden_bias), in_logs)
+    def values(states: np.ndarray, n: int) -> Array:
+        return side.offset + side.scale * _spins(states, n)
+
+    states = values(np.arange(1 << lower), lower)
+    table = slope * (model.hidden_bias + states @ w[:lower])
+    constant = taken_out * total(model.hidden_bias)
+    low = pack_lower(table, states @ linear[:lower] + constant, in_logs)
     chunk_size = max(4, min(_HI_CHUNK, (1 << upper) // 16))
     chunks = range(0, 1 << upper, chunk_size)
     sums, exponents = np.zeros((2, len(chunks), LANES))
 
     def job(chunk: int) -> Iterator[float]:
-        states = np.arange(chunk * chunk_size, (chunk + 1) * chunk_size)
-        spins = _spins(states, upper)
-        high = -2.0 * (spins @ w[lower:])
-        sums[chunk], exponents[chunk] = sum_states(low, high, spins @ linear[lower:], in_logs, flush)
-        yield len(states)
+        numbers = np.arange(chunk * chunk_size, (chunk + 1) * chunk_size)
+        states = values(numbers, upper)
+        high = slope * (states @ w[lower:])
+        sums[chunk], exponents[chunk] = sum_states(low, high, states @ linear[lower:], in_logs, flush)
+        yield len(numbers)
 
     run_jobs(job, range(len(chunks)), 1 << upper, threads, tick)
     top = exponents.max()
-    total = math.fsum((sums * np.exp2(exponents - top)).ravel())
-    return (math.log2(total) + float(top) - padding) * math.log(2.0)
+    scaled = math.fsum((sums * np.exp2(exponents - top)).ravel())
+    return (math.log2(scaled) + float(top) - padding) * math.log(2.0) if scaled > 0.0 else math.nan
 
 
 def _spins(states: np.ndarray, n: int) -> Array:

@@ -1,11 +1,13 @@
-"""Layer-by-layer sum for deep Boltzmann machines of ±1 units.
+"""Layer-by-layer sum for deep Boltzmann machines of ±1 or 0/1 units.
 
-A layer whose neighbours are fixed is a product of independent units, Σ_x e^{a·x} = Π_j 2cosh a_j, so not
-every layer has to be enumerated: only a subset with no two layers in a row left out. Between enumerated
+A layer whose neighbours are fixed is a product of independent units, Σ_x e^{a·x} = Π_j 2cosh a_j for spins, so
+not every layer has to be enumerated: only a subset with no two layers in a row left out. Between enumerated
 layers, a vector over the states of one goes to a vector over the states of the next,
 
     f'(y) = Σ_x f(x) e^{x'Wy}                  (neighbouring layers)
     f'(y) = Σ_x f(x) Π_j 2cosh a_j(x, y)       (one layer in between, summed in closed form),
+
+or with Π_j (1 + e^{a_j}) for 0/1 units: taken as spins they would have to cancel the huge fields of a penalty,
 
 at 2^{n_x + n_y} operations, times the units in between. Since W joins every x_i to every y_j and f couples
 all x_i, adding and removing units one at a time would not be cheaper: the intermediate tables are over all
@@ -20,9 +22,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from ..units import SPIN, Array, TwoState
 
 _CHUNK = 1 << 18  # entries of a temporary
 _LOG2_FACTORS = 24  # log2 of the entries of the second factor of a matrix product
@@ -36,8 +37,11 @@ def layers_cost(sizes: Sequence[int]) -> float:
     return _plan(sizes)[0]
 
 
-def layers_log_z(weights: Sequence[Array], biases: Sequence[Array]) -> float:
-    """Return ln Σ_x exp(Σ_l b_l·x_l + Σ_l x_l' W_l x_{l+1}) over all ±1 units; W_l is n_l × n_{l+1}."""
+def layers_log_z(weights: Sequence[Array], biases: Sequence[Array], kinds: Sequence[TwoState] = (SPIN,)) -> float:
+    """Return ln Σ_x exp(Σ_l b_l·x_l + Σ_l x_l' W_l x_{l+1}) over all units; W_l is n_l × n_{l+1}.
+
+    `kinds` are those of the layers, over and over again.
+    """
     biases = [np.asarray(b, dtype=float) for b in biases]
     weights = [np.asarray(w, dtype=float) for w in weights]
     if biases and len(weights) != len(biases) - 1:
@@ -51,15 +55,16 @@ def layers_log_z(weights: Sequence[Array], biases: Sequence[Array]) -> float:
 
     _, explicit = _plan([len(b) for b in biases])
     if not explicit:  # a single layer
-        return _log_prod_2cosh(biases[0].copy()).item()
+        return _log_prod(biases[0].copy(), kinds[0]).item()
+    kinds = [kinds[k % len(kinds)] for k in range(len(biases))]
     first, last = explicit[0], explicit[-1]
-    log_f = _own(biases, weights, first, before=first > 0, after=first == last < len(biases) - 1)
+    log_f = _own(biases, weights, kinds, first, before=first > 0, after=first == last < len(biases) - 1)
     for here, there in pairwise(explicit):
         if there == here + 1:
-            log_f = _through_weights(log_f, weights[here])
+            log_f = _through_weights(log_f, weights[here], kinds[here : there + 1])
         else:
-            log_f = _through_layer(log_f, weights[here], biases[here + 1], weights[here + 1])
-        log_f += _own(biases, weights, there, before=False, after=there == last < len(biases) - 1)
+            log_f = _through_layer(log_f, weights[here], biases[here + 1], weights[here + 1], kinds[here : there + 1])
+        log_f += _own(biases, weights, kinds, there, before=False, after=there == last < len(biases) - 1)
     return _log_sum_exp(log_f, axis=0).item()
 
 
@@ -93,24 +98,26 @@ def _log2_sum(a: float, b: float) -> float:
     return max(a, b) + math.log2(1.0 + 2.0 ** -abs(a - b))
 
 
-def _own(biases: list[Array], weights: list[Array], k: int, *, before: bool, after: bool) -> Array:
+def _own(
+    biases: list[Array], weights: list[Array], kinds: Sequence[TwoState], k: int, *, before: bool, after: bool
+) -> Array:
     """b·x for every state x of layer k, plus the closed forms of the layers before and after it."""
     outer = []
     if before:
-        outer.append((weights[k - 1].T, biases[k - 1]))
+        outer.append((weights[k - 1].T, biases[k - 1], kinds[k - 1]))
     if after:
-        outer.append((weights[k], biases[k + 1]))
+        outer.append((weights[k], biases[k + 1], kinds[k + 1]))
     n = len(biases[k])
     result = np.empty(1 << n)
-    for rows in _slices(1 << n, max([1, *(len(b) for _, b in outer)])):
-        x = _spins(rows, n)
+    for rows in _slices(1 << n, max([1, *(len(b) for _, b, _ in outer)])):
+        x = _states(rows, n, kinds[k])
         result[rows] = x @ biases[k]
-        for w, b in outer:
-            result[rows] += _log_prod_2cosh(b + x @ w)
+        for w, b, kind in outer:
+            result[rows] += _log_prod(b + x @ w, kind)
     return result
 
 
-def _through_weights(log_f: Array, w: Array) -> Array:
+def _through_weights(log_f: Array, w: Array, kinds: Sequence[TwoState]) -> Array:
     """ln Σ_x f(x) e^{x'Wy} for every y.
 
     With y in two parts, the exponential is a product e^{x'Uu} e^{x'Vv} and the sum over x a matrix product.
@@ -121,15 +128,15 @@ def _through_weights(log_f: Array, w: Array) -> Array:
     ranges = 2.0 * np.cumsum(np.abs(w).sum(axis=0))
     most = max(0, min((m + 1) // 2, _LOG2_FACTORS - n))
     lower = int(np.searchsorted(ranges[:most], _SAFE_RANGE, side="right"))
-    x = _spins(slice(0, 1 << n), n)
-    second = x @ w[:, :lower] @ _spins(slice(0, 1 << lower), lower).T
+    x = _states(slice(0, 1 << n), n, kinds[0])
+    second = x @ w[:, :lower] @ _states(slice(0, 1 << lower), lower, kinds[1]).T
     second_top = second.max(axis=0)
     np.exp(second - second_top, out=second)
     upper = m - lower
     exponents = (x @ w[:, lower:]).T
     result = np.empty((1 << upper, 1 << lower))
     for rows in _slices(1 << upper, max(1, (1 << n) // 8)):
-        first = _spins(rows, upper) @ exponents
+        first = _states(rows, upper, kinds[1]) @ exponents
         first += log_f
         first_top = first.max(axis=1, keepdims=True)
         first -= first_top
@@ -138,15 +145,15 @@ def _through_weights(log_f: Array, w: Array) -> Array:
     return result.ravel()
 
 
-def _through_layer(log_f: Array, w: Array, b: Array, w2: Array) -> Array:
+def _through_layer(log_f: Array, w: Array, b: Array, w2: Array, kinds: Sequence[TwoState]) -> Array:
     """ln Σ_x f(x) Π_j 2cosh(b_j + (W'x)_j + (W₂y)_j) for every y."""
     n, m = len(w), w2.shape[1]
-    from_x = _spins(slice(0, 1 << n), n) @ w
+    from_x = _states(slice(0, 1 << n), n, kinds[0]) @ w
     result = np.full(1 << m, -np.inf)
     for rows in _slices(1 << m, len(b)):
-        from_y = b + _spins(rows, m) @ w2.T
+        from_y = b + _states(rows, m, kinds[2]) @ w2.T
         for states in _slices(1 << n, from_y.size):
-            terms = _log_prod_2cosh(from_x[states] + from_y[:, None]) + log_f[states]
+            terms = _log_prod(from_x[states] + from_y[:, None], kinds[1]) + log_f[states]
             result[rows] = np.logaddexp(result[rows], _log_sum_exp(terms, axis=1))
     return result
 
@@ -157,17 +164,17 @@ def _slices(count: int, entries: int) -> Iterator[slice]:
     return (slice(i, min(i + step, count)) for i in range(0, count, step))
 
 
-def _spins(rows: slice, n: int) -> Array:
-    """Rows of ±1: the binary digits of the states in the slice."""
+def _states(rows: slice, n: int, kind: TwoState) -> Array:
+    """Rows of ±1 or 0/1: the binary digits of the states in the slice."""
     digits = (np.arange(rows.start, rows.stop)[:, None] >> np.arange(n)) & 1
-    return 2.0 * digits.astype(float) - 1.0
+    return kind.offset + kind.scale * (2.0 * digits.astype(float) - 1.0)
 
 
-def _log_prod_2cosh(x: Array) -> Array:
-    """ln Π_j 2cosh x_j = Σ|x_j| + ln Π(1 + e^{−2|x_j|}) over the last axis; overwrites x."""
+def _log_prod(x: Array, kind: TwoState) -> Array:
+    """ln Π_j 2cosh x_j = Σ|x_j| + ln Π(1 + e^{−2|x_j|}) over the last axis, or ln Π(1 + e^{x_j}); overwrites x."""
+    total: Array = np.maximum(x, 0.0).sum(axis=-1) if kind.offset else np.abs(x, out=x).sum(axis=-1)
     np.abs(x, out=x)
-    total: Array = x.sum(axis=-1)
-    x *= -2.0
+    x *= -2.0 * kind.scale
     np.exp(x, out=x)
     x += 1.0
     for j in range(0, x.shape[-1], 1000):  # 2^1000 is still a float

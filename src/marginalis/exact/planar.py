@@ -28,9 +28,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse.linalg import splu
+
+from ..engines.cache import kernel
 
 Array = NDArray[np.float64]
 
@@ -179,7 +180,7 @@ def _sweep(t_h: Any, t_v: Any, one: Any, bits: int = 0) -> float:
     return math.fsum(logs)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _rank_two(m, a, b):
     """Add b a' − a b' to the upper triangle."""
     for i in range(len(a)):

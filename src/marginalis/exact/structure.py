@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..models import BipartiteMRF, Grid, Indices, Layers
+from ..models import BipartiteMRF, Grid, Indices, Layers, Natural, SpinForm
 from ..units import Array, Categorical, TwoState
 from .ordering import elimination_order
 
@@ -53,9 +53,9 @@ def grid_arrays(model: BipartiteMRF) -> GridArrays | None:
     return GridArrays(field.reshape(layout.shape), horizontal, vertical, (layout.periodic[0], layout.periodic[1]))
 
 
-def layer_arrays(model: BipartiteMRF) -> tuple[list[Array], list[Array]] | None:
-    """Return the weights and biases of the layers, in spins, if the model has layers."""
-    form, layout = model.spin_form, model.layout
+def layer_arrays(model: BipartiteMRF, form: Natural | SpinForm | None = None) -> tuple[list[Array], list[Array]] | None:
+    """Return the weights and biases of the layers, in spins or as another `form` has them, if the model has layers."""
+    form, layout = form or model.spin_form, model.layout
     if form is None or not isinstance(layout, Layers) or sum(layout.sizes) != model.n_variables:
         return None
     if min(layout.sizes) < 1:

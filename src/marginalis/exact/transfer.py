@@ -15,20 +15,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from ..parallel import Tick, run_jobs
+from ..engines.cache import kernel
+from ..parallel import Tick, interruptible, run_jobs
 
 Array = NDArray[np.float64]
 
 # Bound on ln of the ratio by which the unseen part of the grid can favour one state of the vector over
 # another. Below it no state that underflows (e^-708) can have mattered, even 2^30 of them together.
 _SAFE_RANGE = 600.0
-_FIRST_ROWS_PER_JOB = 64
+_LONG = 16  # sites of a row whose sweep takes long enough to think of interrupts
+_ENTRIES_PER_JOB = 1 << 24
 _NEVER = -1e300  # ln 0, without the infinities that would give NaN in differences
 
 
@@ -95,7 +95,8 @@ def transfer_log_z(
         vector = np.full(1 << width, -width * math.log(2.0) if in_logs else 0.5**width)
         scale = 0.0
         for row in range(length):
-            scale += _sweep(vector, down[row : row + 1], across[row : row + 1], in_logs)
+            part = vector, down[row : row + 1], across[row : row + 1], in_logs
+            scale += interruptible(_sweep, *part) if width > _LONG else _sweep(*part)
             tick((row + 1) / length)
         return offset + scale + _log_sum(vector, in_logs)
 
@@ -103,12 +104,14 @@ def transfer_log_z(
     states = 1 << (width if field.any() else width - 1)
     results = np.empty(states)
 
+    together = max(1, min(64, _ENTRIES_PER_JOB // (field.size << width)))
+
     def job(start: int) -> Iterator[float]:
-        stop = min(start + _FIRST_ROWS_PER_JOB, states)
+        stop = min(start + together, states)
         _trace(np.empty(1 << width), down[1:], across[1:], first_row, in_logs, start, results[start:stop])
         yield stop - start
 
-    run_jobs(job, range(0, states, _FIRST_ROWS_PER_JOB), states, threads, tick)
+    run_jobs(job, range(0, states, together), states, threads, tick)
     mirror = 0.0 if field.any() else math.log(2.0)
     return offset + mirror + _log_sum(results, True)
 
@@ -158,10 +161,10 @@ def _log_sum(values: Array, in_logs: bool) -> float:
     return float(top + math.log(np.exp(values - top).sum()))
 
 
-_JIT: dict[str, Any] = {"cache": True, "nogil": True, "fastmath": {"nnan", "nsz", "reassoc", "contract"}}
+_compiled = kernel(fastmath={"nnan", "nsz", "reassoc", "contract"})
 
 
-@njit(**_JIT)
+@_compiled
 def _site(vector, col, wraps, down, across, gain):
     """Replace the spin of one column, in place; return the largest entry.
 
@@ -187,7 +190,7 @@ def _site(vector, col, wraps, down, across, gain):
     return top
 
 
-@njit(**_JIT)
+@_compiled
 def _site_in_logs(vector, col, wraps, down, across, gain):
     """`_site` for vector, factors and gain that are given as logarithms."""
     stride = 1 << col
@@ -206,12 +209,12 @@ def _site_in_logs(vector, col, wraps, down, across, gain):
     return top
 
 
-@njit(**_JIT)
+@_compiled
 def _log_add(a, b):
     return max(a, b) + math.log1p(math.exp(-abs(a - b)))
 
 
-@njit(**_JIT)
+@_compiled
 def _sweep(vector, down, across, in_logs):
     """Take the vector through the rows of factors, keeping its largest entry 1; return ln of the scale."""
     scale = 0.0
@@ -233,7 +236,7 @@ def _sweep(vector, down, across, in_logs):
     return scale
 
 
-@njit(**_JIT)
+@_compiled
 def _trace(vector, down, across, first_row, in_logs, start, results):
     """For each first row from `start` on, ln of its weight (`first_row`) times the sum over the others."""
     for k in range(len(results)):
