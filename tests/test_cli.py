@@ -236,7 +236,10 @@ def test_a_file_is_whole_or_as_it_was(tmp_path):
     """Whatever ends the writing, nothing half-written stays, and links are followed."""
     path, link = tmp_path / "file", tmp_path / "link"
     link.symlink_to(path)
-    files.write_whole(link, lambda file: file.write(b"good"))
+    files.write_whole(link, lambda file: file.write(b"first"))
+    with open(path, "rb") as reader:
+        files.write_whole(link, lambda file: file.write(b"good"))
+        assert reader.read() == b"first"  # whoever reads it has a whole file, too
     for error in (OSError(28, "No space left on device"), KeyboardInterrupt(), SystemExit(143)):
 
         def fail(file, error=error):

@@ -205,8 +205,8 @@ def good(tmp_path_factory):
     return (folder / STORE).read_bytes(), result.rows
 
 
-def resumed(folder):
-    return cli("ape-temperature", "--experiments", 2, "--chains", 16, "--out", folder, "--resume", "--json")
+def resumed(folder, experiments=2):
+    return cli("ape-temperature", "--experiments", experiments, "--chains", 16, "--out", folder, "--resume", "--json")
 
 
 def assert_refused(done, message, code=2):
@@ -270,6 +270,14 @@ def test_damaged_bytes_are_refused_or_harmless(good, tmp_path):
         else:
             assert len(json.loads(done.stdout)["rows"]) == len(good[1])
     assert refused > 40
+
+
+def test_a_damaged_part_that_is_not_asked_for_is_refused_too(good, tmp_path):
+    for page in range(0, len(good[0]), 4096):
+        folder = tmp_path / str(page)
+        folder.mkdir()
+        (folder / STORE).write_bytes(good[0][:page] + bytes(4096) + good[0][page + 4096 :])
+        assert_refused(resumed(folder, experiments=1), STORE)
 
 
 @pytest.mark.parametrize("replaced", [False, True])
