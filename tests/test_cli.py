@@ -172,6 +172,10 @@ def test_make_is_seeded(tmp_path):
         (["estimate", "{model}", "--wings"], "--wings"),
         (["estimate", "{model}", "--out", "{model}"], "named twice"),
         (["estimate", "{model}", "--out", "same.png", "--plot", "same.png"], "named twice"),
+        (["estimate", "{model}", "--schedule", "same.npz", "--out", "./same.npz"], "named twice"),
+        (["bound", "{model}", "--samples", "same.png", "--plot", "same.png"], "named twice"),
+        (["estimate", "{loop}", "--out", "new.npz"], "Too many levels of symbolic links"),
+        (["likelihood", "{model}", "{loop}", "--out", "new.npy"], "Too many levels of symbolic links"),
         (["estimate", "{model}", "--tolerance", "0"], "tolerance is 0"),
         (["estimate", "{model}", "--tolerance", "0.1", "--chains", "5"], "leave out chains"),
         (["estimate", "{model}", "--budget", "3"], "budget goes with tolerance"),
@@ -197,8 +201,10 @@ def test_make_is_seeded(tmp_path):
         (["make", "rbm-gaussian", "-o", "no/m.npz"], "cannot write no/m.npz"),
     ],
 )
-def test_bad_input_exits_2_with_one_line(model, tmp_path, arguments, message):
-    done = run(*(a.format(model=model) for a in arguments), cwd=tmp_path)
+def test_bad_input_exits_2_with_one_line(model, tmp_path, tmp_path_factory, arguments, message):
+    loop = tmp_path_factory.mktemp("links") / "loop.npz"
+    loop.symlink_to(loop)
+    done = run(*(a.format(model=model, loop=loop) for a in arguments), cwd=tmp_path)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

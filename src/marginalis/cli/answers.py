@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,7 +69,7 @@ def estimate(
     plot_kind: Annotated[str, typer.Option(help=f"What to draw: {', '.join(ESTIMATE_PLOTS)}.")] = "weights",
 ) -> None:
     """Estimate the free energy by mAIS or AIS."""
-    _check_outputs(model, out, figure=plot)
+    _check_outputs([model, schedule, base], out, figure=plot)
     if plot_kind != "weights" and plot is None:
         raise ValueError(f"plot-kind {plot_kind!r} goes with --plot FILE")
     if plot_kind not in ESTIMATE_PLOTS:
@@ -133,7 +135,7 @@ def bound(
     """Bound the free energy from both sides, by the forward and the reverse process."""
     from ..bounds import bound as run_bound
 
-    _check_outputs(model, figure=plot)
+    _check_outputs([model, samples, schedule, base], figure=plot)
     loaded = io.load(model)
     result = run_bound(
         loaded,
@@ -180,7 +182,7 @@ def thermodynamics(
     """Compute energy, entropy and heat capacity against temperature, from one run."""
     from ..thermodynamics import thermodynamics as run_thermodynamics
 
-    _check_outputs(model, figure=plot)
+    _check_outputs([model, schedule], figure=plot)
     result = run_thermodynamics(
         io.load(model),
         _betas(betas),
@@ -213,17 +215,19 @@ def _print(result: Any, as_json: bool) -> None:
         say(f"warning: {warning}", err=True)
 
 
-def _check_outputs(model: str, *paths: Path | None, figure: Path | None = None) -> None:
-    """Raise a ValueError now if an output cannot be written later, or is the model or another output."""
+def _check_outputs(inputs: Sequence[str | Path | None], *paths: Path | None, figure: Path | None = None) -> None:
+    """Raise a ValueError now if an output cannot be written later, or is an input or another output."""
     if figure is not None:
         from .. import plots
 
         plots.check_format(figure)
     outputs = [path for path in (*paths, figure) if path is not None]
+    taken = [os.path.realpath(path) for path in inputs if path is not None]
     for path in outputs:
         files.check_writable(path)
-        if path.resolve() in [other.resolve() for other in (Path(model), *outputs) if other is not path]:
-            raise ValueError(f"{path} is named twice: model and outputs must be different files")
+        if os.path.realpath(path) in taken:
+            raise ValueError(f"{path} is named twice: inputs and outputs must be different files")
+        taken.append(os.path.realpath(path))
 
 
 def _schedule(text: str | None) -> Any:
@@ -292,9 +296,7 @@ def likelihood(
     out: Annotated[Path | None, typer.Option(help="Write ln p of every sample to this .npy file.")] = None,
 ) -> None:
     """Compute the mean log-likelihood of data, with the doubt about ln Z."""
-    _check_outputs(model, out)
-    if out is not None and out.resolve() == data.resolve():
-        raise ValueError(f"{out} is named twice: data and output must be different files")
+    _check_outputs([model, data], out)
     options: dict[str, Any] = dict(steps=steps, chains=chains, seed=seed, threads=threads, progress=True)
     result = log_likelihood(io.load(model), io.load_data(data), log_z, **(options if log_z is None else {}))
     _print(result, as_json)
