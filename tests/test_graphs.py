@@ -153,7 +153,8 @@ def test_edges_in_any_form():
 
     assert mg.exact_log_z(model) == pytest.approx(brute(energy, *[(0, 1)] * 4))
     doubled = mg.from_edges([*edges, (1, 0)], coupling=[0.1, 0.2, 0.3, 0.1], field=[1, 2, 3, 4], units="binary")
-    assert mg.exact_log_z(doubled) == pytest.approx(mg.exact_log_z(model))
+    added = mg.from_edges(edges, coupling=[0.2, 0.2, 0.3], field=[1, 2, 3, 4], units="binary")
+    assert mg.exact_log_z(doubled) == pytest.approx(mg.exact_log_z(added))
     alone = mg.from_edges([], field=0.3, n=3)
     assert mg.exact_log_z(alone) == pytest.approx(3 * math.log(2 * math.cosh(0.3)))
     assert mg.estimate(alone).stderr == 0
@@ -162,10 +163,6 @@ def test_edges_in_any_form():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda: mg.from_edges([(0, 1), (1, 0)], coupling=[1, 2]),
-            "edge 1 - 0 is given twice with different couplings",
-        ),
         (lambda: mg.from_edges([(0, 5)], n=3), "edges name variable 5, but there are only 3"),
         (lambda: mg.from_edges([(0, -1)]), "numbers start at 0"),
         (lambda: mg.from_edges([(0, 1, 2)]), "pairs"),
@@ -175,6 +172,12 @@ def test_edges_in_any_form():
         (lambda: mg.from_edges([(0, 2**50)]), "number of variables"),
         (lambda: mg.from_graph(None), "networkx"),
         (lambda: mg.from_bqm(None), "dimod"),
+        (lambda: mg.from_bqm(dimod.QuadraticModel({"a": 1}, {}, 0, {"a": "SPIN"})), "bqm is a QuadraticModel"),
+        (lambda: mg.from_bqm(dimod.ConstrainedQuadraticModel()), "bqm is a ConstrainedQuadraticModel"),
+        (lambda: mg.from_bqm(dimod.DiscreteQuadraticModel()), "bqm is a DiscreteQuadraticModel"),
+        (lambda: mg.from_edges([(0, 2**31 - 1)], n=2**63), "n is 9223372036854775808; it must be at most"),
+        (lambda: mg.ising_grid((2**31, 2**31)), "would not fit the memory"),
+        (lambda: mg.from_tables(5, {}), "unary is 5"),
         (lambda: mg.from_tables([[0, 0]], {0: 1}), "pairs"),
         (lambda: mg.dbm(5, 6), "lists"),
         (lambda: mg.rbm([[1.0]], [0], [0], units=None), "units is None"),
@@ -340,3 +343,67 @@ def test_zero_weights_are_no_edges():
     r = mg.estimate(model, steps=20, chains=200)
     assert abs(r.log_z - mg.exact_log_z(model)) < 4.5 * r.stderr
     assert r.stderr < 0.01
+
+
+def graph_of(edge=(), node=(), kind=nx.Graph):
+    """A path of three nodes whose two edges, and whose nodes, have these attributes."""
+    graph = kind()
+    graph.add_nodes_from("abc", **dict(node))
+    graph.add_edges_from([("a", "b"), ("b", "c")], **dict(edge))
+    return graph
+
+
+@pytest.mark.parametrize("kind", [nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph])
+def test_attributes_are_chosen_by_name(kind):
+    graph = graph_of(dict(J=-0.7, colour="red", coupling=9.0), dict(h=0.4, pos=(0, 1)), kind)
+    expected = mg.exact_log_z(mg.from_edges([(0, 1), (1, 2)], coupling=-0.7, field=0.4))
+    assert mg.exact_log_z(mg.from_graph(graph, coupling="J", field="h")) == pytest.approx(expected)
+    bare = mg.exact_log_z(mg.from_edges([(0, 1), (1, 2)]))
+    for same in (graph_of(), graph_of(dict(colour="red", seen=True), dict(bipartite=1, pos=(0, 1)))):
+        assert mg.exact_log_z(mg.from_graph(same)) == pytest.approx(bare)
+    assert mg.exact_log_z(mg.from_graph(graph, coupling=None, field=None)) == pytest.approx(bare)
+
+
+@pytest.mark.parametrize(
+    ("edge", "node", "options", "message"),
+    [
+        (dict(weight=2.0), {}, {}, "edges without the attribute 'coupling' but with 'weight'"),
+        (dict(J=np.float32(2), K=1), {}, {}, "but with 'J', 'K'"),
+        (dict(J=2.0), {}, dict(coupling="K"), "edges without the attribute 'K' but with 'J'"),
+        ({}, dict(h=0.5), {}, "nodes without the attribute 'field' but with 'h'"),
+        (dict(J=2.0), dict(h=0.5), dict(coupling="J"), "nodes without .* as in field='h'"),
+        ({}, {}, dict(coupling="J"), "coupling is 'J', an attribute that no edge has"),
+        ({}, {}, dict(field="h"), "field is 'h', an attribute that no node has"),
+        ({}, {}, dict(coupling=2.0), "coupling is 2.0; it must name an attribute of the edges"),
+        (dict(coupling="2"), {}, {}, "edge attribute coupling has dtype"),
+        (dict(coupling=np.nan), {}, {}, "edge attribute coupling holds NaN"),
+        (dict(J=None), {}, dict(coupling="J"), "edge attribute J has dtype object"),
+    ],
+)
+def test_numbers_that_nobody_reads_are_an_error(edge, node, options, message):
+    with pytest.raises(ValueError, match=message):
+        mg.from_graph(graph_of(edge, node), **options)
+
+
+def test_an_edge_without_its_coupling_is_not_one():
+    """Some edges have the coupling, another has its number under another name."""
+    graph = nx.Graph()
+    graph.add_edge(0, 1, coupling=0.5)
+    graph.add_edge(1, 2, weight=0.5)
+    with pytest.raises(ValueError, match="but with 'weight'"):
+        mg.from_graph(graph)
+
+
+def test_parallel_bonds_add():
+    graph = nx.MultiGraph()
+    graph.add_edges_from([("a", "b", dict(coupling=0.5)), ("b", "a", dict(coupling=0.25)), ("a", "b", {})])
+    expected = math.log(4 * math.cosh(1.75))
+    assert mg.exact_log_z(mg.from_graph(graph)) == pytest.approx(expected)
+    edges, coupling = [(0, 1), (1, 0), (0, 1)], [0.5, 0.25, 1.0]
+    assert mg.exact_log_z(mg.from_edges(edges, coupling=coupling)) == pytest.approx(expected)
+    one, many = mg.potts([(0, 1)], 3, coupling=1.75), mg.potts(edges, 3, coupling=coupling)
+    assert mg.exact_log_z(many) == pytest.approx(mg.exact_log_z(one))
+    gone = mg.from_edges([(0, 1), (0, 1), (1, 2), (2, 0)], coupling=[1, -1, 1, 1])  # no triangle is left
+    assert mg.exact_log_z(gone) == pytest.approx(math.log(8 * math.cosh(1) ** 2))
+    with pytest.raises(ValueError, match="edges from 'a' to 'b' and back"):
+        mg.from_graph(graph_of(kind=nx.Graph).to_directed())

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import math
 import operator
-from typing import Any, Literal
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from .units import Array
+Array = NDArray[np.float64]
+LARGEST = float(np.finfo(np.float64).max) / 4.0  # sums of parameters stay below: differences of energies are finite
+
+
+def one_line(text: object, limit: int = 280) -> str:
+    """Return text as a message may carry it: printable, on one line, cut in the middle if it is long."""
+    line = str(text)
+    if len(line) > limit:
+        line = f"{line[: limit - limit // 3 - 1]}…{line[-(limit // 3) :]}"
+    return "".join(x if x.isprintable() else "?" for x in line)
+
+
+def shown(value: object) -> str:
+    """Return the repr of a value that may be anything, as a message quotes it."""
+    try:
+        return one_line(repr(value), 80)
+    except Exception:  # whole numbers of too many digits have none
+        return f"a {type(value).__name__}"
 
 
 def whole(value: object, argument: str, low: int, high: int) -> int:
@@ -17,70 +42,144 @@ def whole(value: object, argument: str, low: int, high: int) -> int:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         if not (isinstance(value, float | np.floating) and float(value).is_integer()):
-            raise ValueError(f"{argument} is {value!r}; it must be a whole number") from None
+            raise ValueError(f"{argument} is {shown(value)}; it must be a whole number") from None
         number = int(value)
     if isinstance(value, bool | np.bool_):
         raise ValueError(f"{argument} is {value!r}; it must be a whole number")
     if not low <= number <= high:
         bound = f"at least {low}" if number < low else f"at most {high}"
-        raise ValueError(f"{argument} is {value!r}; it must be {bound}")
+        raise ValueError(f"{argument} is {shown(value)}; it must be {bound}")
     return number
+
+
+def plain_array(value: Any, argument: str) -> NDArray[Any]:
+    """Return `value` as a NumPy array, without a copy where that can be."""
+    try:
+        if np.ma.is_masked(value):
+            raise ValueError("masked")
+        if callable(getattr(value, "detach", None)):  # a torch tensor leaves its graph and its device
+            value = value.detach().cpu()
+            value = value.float() if "bfloat16" in str(value.dtype) else value  # which NumPy does not know
+        return np.asarray(value)
+    except Exception as error:  # whatever a stranger's __array__ raises
+        if str(error) == "masked":
+            raise ValueError(f"{argument} has masked entries") from None
+        raise ValueError(f"{argument} is not a rectangular array of numbers") from None
 
 
 def real_array(value: object, argument: str, ndim: Literal[1, 2] | None) -> Array:
     """Return a read-only float64 copy of `value`, or raise a ValueError that names the argument."""
-    try:
-        if np.ma.is_masked(value):
-            raise ValueError(f"{argument} has masked entries")
-        array = np.asarray(value)
-    except ValueError as error:
-        if "masked" in str(error):
-            raise
-        raise ValueError(f"{argument} is not a rectangular array of numbers") from None
+    array = plain_array(value, argument)
     if array.dtype.kind not in "fiub":
-        raise ValueError(f"{argument} has dtype {array.dtype}; it must hold real numbers")
+        raise ValueError(f"{argument} has dtype {one_line(array.dtype, 80)}; it must hold real numbers")
     if ndim is not None and array.ndim != ndim:
         raise ValueError(f"{argument} has {array.ndim} dimensions; it must have {ndim}")
     if array.size == 0:
         raise ValueError(f"{argument} is empty")
-    array = np.array(array, dtype=np.float64, order="C")
+    with np.errstate(all="ignore"):  # a long double that overflows is found below
+        array = np.array(array, dtype=np.float64, order="C")
     if not np.isfinite(array).all():
         raise ValueError(f"{argument} holds NaN or infinite values")
-    array.flags.writeable = False
+    return frozen(array)
+
+
+def frozen(array: Any) -> Any:
+    """Make an array, or those of a CSR matrix, read-only."""
+    for part in (array.data, array.indices, array.indptr) if sp.issparse(array) else (array,):
+        part.flags.writeable = False
     return array
 
 
 def real_number(value: Any, argument: str) -> float:
     """Return `value` as a finite float, or raise a ValueError that names the argument."""
-    array = np.asarray(value)
+    array = plain_array(value, argument)
     if array.ndim != 0 or array.dtype.kind not in "fiu":
-        raise ValueError(f"{argument} is {value!r}; it must be one real number")
-    if not np.isfinite(array):
-        raise ValueError(f"{argument} is {float(array)!r}; it must be finite")
-    return float(array)
+        raise ValueError(f"{argument} is {shown(value)}; it must be one real number")
+    with np.errstate(all="ignore"):
+        number = float(array)
+    if not math.isfinite(number):
+        raise ValueError(f"{argument} is {number!r}; it must be finite")
+    return number
 
 
-def coupling_matrix(weights: Any) -> Any:
+def coupling_matrix(weights: Any, argument: str = "weights") -> Any:
     """Return `weights` as a read-only float64 array or, if it is sparse, as a canonical CSR matrix."""
     if not sp.issparse(weights):
-        return real_array(weights, "weights", 2)
+        return real_array(weights, argument, 2)
     if weights.ndim != 2 or not any(weights.shape):
-        raise ValueError(f"weights has shape {weights.shape}; it must have two dimensions and not be empty")
-    if weights.dtype.kind not in "fiub":
-        raise ValueError(f"weights has dtype {weights.dtype}; it must hold real numbers")
-    matrix = sp.csr_array(weights, copy=True, dtype=np.float64)
+        raise ValueError(f"{argument} has shape {weights.shape}; it must have two dimensions and not be empty")
+    matrix = sparse_matrix(weights, argument)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     if not np.isfinite(matrix.data).all():
-        raise ValueError("weights holds NaN or infinite values")
-    matrix.data.flags.writeable = False
-    return matrix
+        raise ValueError(f"{argument} holds NaN or infinite values")
+    return frozen(matrix)
+
+
+def sparse_matrix(matrix: Any, argument: str) -> Any:
+    """Return a copy of any sparse matrix as CSR in float64; its arrays are checked before SciPy works on them."""
+    if matrix.dtype.kind not in "fiub":
+        raise ValueError(f"{argument} has dtype {one_line(matrix.dtype, 80)}; it must hold real numbers")
+    try:
+        if matrix.format in ("lil", "dok"):
+            if matrix.format == "lil" and not _is_sound_lil(matrix):
+                raise ValueError
+            matrix = matrix.tocoo()
+        if not _is_sound(matrix):
+            raise ValueError
+    except Exception:  # the arrays may have been replaced by anything
+        raise ValueError(f"{argument} is a broken {matrix.format} matrix: its arrays do not fit together") from None
+    try:
+        with np.errstate(all="ignore"):  # a long double that overflows
+            return sp.csr_array(matrix, copy=True, dtype=np.float64)
+    except (MemoryError, ValueError, TypeError, OverflowError):
+        raise ValueError(f"{argument} has shape {matrix.shape} and cannot be made a CSR matrix in memory") from None
+
+
+def _is_sound(matrix: Any) -> bool:
+    """Whether the arrays of a sparse matrix fit together and stay within its shape: SciPy's own code trusts them."""
+    data, shape = matrix.data, (1, *matrix.shape)[-2:]  # a vector is one row
+    if matrix.format == "coo":
+        return data.ndim == 1 and all(
+            len(at) == len(data) and _is_within(at, n) for at, n in zip(matrix.coords, matrix.shape, strict=True)
+        )
+    if matrix.format == "dia":
+        offsets = matrix.offsets
+        inside = _is_within(np.asarray(offsets) + (shape[0] - 1), shape[0] + shape[1] - 1)
+        return inside and data.ndim == 2 and len(offsets) == len(data) == len(set(offsets.tolist()))
+    block = data.shape[1:] if matrix.format == "bsr" else (1, 1)
+    if data.ndim != (3 if matrix.format == "bsr" else 1) or min(block) < 1 or any(np.remainder(shape, block)):
+        return False
+    rows, columns = shape[0] // block[0], shape[1] // block[1]
+    return csr_fits(
+        len(data), matrix.indices, matrix.indptr, (columns, rows) if matrix.format == "csc" else (rows, columns)
+    )
+
+
+def csr_fits(entries: int, indices: Any, indptr: Any, shape: tuple[int, int]) -> bool:
+    """Whether `indptr` cuts this many entries into the rows, all of them, and `indices` are columns."""
+    if indptr.ndim != 1 or indptr.dtype.kind not in "iu" or len(indptr) != shape[0] + 1:
+        return False
+    cuts = indptr[0] == 0 and indptr[-1] == entries and bool((indptr[1:] >= indptr[:-1]).all())
+    return cuts and len(indices) == entries and _is_within(indices, shape[1])
+
+
+def _is_within(indices: Any, length: int) -> bool:
+    """Whether an array lists whole numbers from 0 to below `length`."""
+    if indices.ndim != 1 or indices.dtype.kind not in "iu":
+        return False
+    return indices.size == 0 or bool(int(indices.min()) >= 0 and int(indices.max()) < length)
+
+
+def _is_sound_lil(matrix: Any) -> bool:
+    rows = len(matrix.rows) == len(matrix.data) == matrix.shape[0]
+    return rows and all(len(a) == len(b) for a, b in zip(matrix.rows, matrix.data, strict=True))
 
 
 def bias_vector(value: Any, length: int, argument: str, what: str) -> Array:
     """Return a bias as long as the rows or columns of the weights (`what`)."""
-    if length == 0 and np.size(value) == 0:  # variables without any edge may leave the other side empty
-        return np.zeros(0)
+    if length == 0 and np.size(plain_array(value, argument)) == 0:  # without any edge the other side may be empty
+        return frozen(np.zeros(0))
     array = real_array(value, argument, 1)
     if len(array) != length:
         raise ValueError(f"{argument} has length {len(array)}, but weights has {length} {what}")
@@ -94,4 +193,52 @@ def precision_vector(value: object, length: int, argument: str) -> Array | None:
     array = real_array(value, argument, None)
     if array.shape not in ((), (1,), (length,)):
         raise ValueError(f"{argument} has shape {array.shape}; it must be one number or {length} of them")
+    if not (array > 0).all():
+        raise ValueError(f"{argument} holds {float(array.min()):g}; a precision must be positive")
     return array
+
+
+def memory() -> int:
+    """Bytes of memory that this process may hope for."""
+    known = [1 << 40]
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # not every system says
+        known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for limit in ("memory.max", "memory/memory.limit_in_bytes"):  # of a container
+        with contextlib.suppress(ValueError, OSError):
+            known.append(int((Path("/sys/fs/cgroup") / limit).read_text()))
+    return min(x for x in known if x > 0)
+
+
+def check_room(size: int, argument: str, value: object) -> None:
+    """Raise a ValueError where a model that takes about `size` bytes would not fit the memory."""
+    if size > memory():
+        raise ValueError(f"{argument} is {shown(value)}; the model would not fit the memory")
+
+
+@contextlib.contextmanager
+def reading(what: str, path: object) -> Iterator[None]:
+    """Turn whatever is wrong with a file into one short ValueError that names it, whatever the file contains."""
+    name = one_line(path, 100)
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(one_line(f"cannot read {what} {name}: {error.strerror or error}")) from None
+    except (ValueError, OverflowError) as error:
+        raise ValueError(one_line(f"{what} {name}: {error}")) from None
+
+
+def open_file(path: str | os.PathLike[str], limit: int) -> IO[bytes]:
+    """Open a stranger's file for reading: a regular one, for a pipe or a device may have no end, of `limit` bytes."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        status = os.fstat(handle)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("is not a regular file")
+        if status.st_size > limit:
+            raise ValueError(f"holds {status.st_size / 2**20:.1f} MiB; the limit is {limit / 2**20:.1f} MiB")
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise

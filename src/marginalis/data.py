@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .checks import one_line, plain_array, sparse_matrix
 from .models import BipartiteMRF, Layers
 from .units import Array, Categorical, Gaussian, TwoState
 
@@ -21,16 +22,11 @@ def visible_rows(model: BipartiteMRF, data: Any, argument: str = "data") -> Arra
 
 def visible_table(model: BipartiteMRF, data: Any, argument: str = "data") -> Any:
     """Return the data as a two-dimensional array or CSR matrix of real numbers with the right columns."""
-    if np.ma.is_masked(data):
-        raise ValueError(f"{argument} has masked entries")
-    try:
-        table = data if sp.issparse(data) else np.asarray(data)
-    except ValueError:
-        raise ValueError(f"{argument} is not a rectangular array of numbers") from None
+    table = data if sp.issparse(data) else plain_array(data, argument)
     if table.dtype.kind not in "fiub":
-        raise ValueError(f"{argument} has dtype {table.dtype}; it must hold real numbers")
+        raise ValueError(f"{argument} has dtype {one_line(table.dtype, 80)}; it must hold real numbers")
     if table.ndim == 1:
-        table = table.reshape(1, -1)
+        table = (sparse_matrix(table, argument) if sp.issparse(table) else table).reshape(1, -1)
     if table.ndim != 2:
         raise ValueError(f"{argument} has {table.ndim} dimensions; it must have 2, samples x visible features")
     if 0 in table.shape:
@@ -41,7 +37,7 @@ def visible_table(model: BipartiteMRF, data: Any, argument: str = "data") -> Any
             f"{argument} has {table.shape[1]} columns; the model has {wanted} visible features"
             f"{_what_columns_are(model)}"
         )
-    return sp.csr_array(table) if sp.issparse(table) else table
+    return sparse_matrix(table, argument) if sp.issparse(table) else table
 
 
 def _what_columns_are(model: BipartiteMRF) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from .checks import real_array, whole
+from .checks import check_room, one_line, plain_array, real_array, real_number, shown, whole
 from .models import BipartiteMRF, Indices, Split
 from .units import BINARY, SPIN, Array, Categorical, TwoState
 
@@ -28,33 +29,71 @@ def from_edges(
 
     E = −(Σ_i field_i x_i + Σ_edges coupling_e x_i x_j)/T. `edges` has shape (m, 2) and numbers the
     variables from 0; `n` is their number if some of the last have no edge. Raises a ValueError that names
-    an odd cycle when the graph is not bipartite.
+    an odd cycle when the graph is not bipartite. An edge that is given twice is two bonds, which add up.
     """
     pairs, n = _edges(edges, n)
     j = spread(coupling, (len(pairs),), "coupling")
     b = spread(field, (n,), "field")
-    if units not in ("spin", "binary"):
-        raise ValueError(f"units is {units!r}; it must be spin or binary")
+    if not isinstance(units, str) or units not in ("spin", "binary"):
+        raise ValueError(f"units is {shown(units)}; it must be spin or binary")
     return _two_state(pairs, j, b, SPIN if units == "spin" else BINARY, temperature)
 
 
-def from_graph(graph: Any, *, temperature: float = 1.0) -> BipartiteMRF:
-    """Spins on a networkx graph, with node attribute ``field`` and edge attribute ``coupling``.
+def from_graph(
+    graph: Any, *, coupling: str | None = "coupling", field: str | None = "field", temperature: float = 1.0
+) -> BipartiteMRF:
+    """Spins on a networkx graph; `coupling` names an attribute of its edges, `field` one of its nodes.
 
-    They default to 0 and 1. Variables are numbered in the order of ``graph.nodes``.
+    They default to 1 and 0 where a graph has no such attributes, or all over with None. Numbers that would go
+    unread are an error. Parallel edges of a multigraph add up. Variables are numbered in the order of
+    ``graph.nodes``.
     """
-    if not hasattr(graph, "nodes"):
+    if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
         raise ValueError(f"graph is a {type(graph).__name__}; it must be a networkx graph")
     nodes = list(graph.nodes)
-    number = {node: i for i, node in enumerate(nodes)}
-    field = [graph.nodes[node].get("field", 0.0) for node in nodes]
-    edges = [(number[a], number[b]) for a, b in graph.edges()]
-    coupling = [data.get("coupling", 1.0) for _, _, data in graph.edges(data=True)]
     if not nodes:
         raise ValueError("graph has no nodes")
-    b = real_array(field, "node attribute field", 1)
-    j = real_array(coupling, "edge attribute coupling", 1) if edges else np.zeros(0)
-    return _two_state(*_merge(np.array(edges, dtype=np.int64).reshape(-1, 2), j, nodes), b, SPIN, temperature, nodes)
+    number = {node: i for i, node in enumerate(nodes)}
+    links = list(graph.edges(data=True))
+    edges = np.array([(number[a], number[b]) for a, b, _ in links], dtype=np.int64).reshape(-1, 2)
+    b = _attribute([graph.nodes[node] for node in nodes], field, "field", "node", 0.0)
+    j = _attribute([data for _, _, data in links], coupling, "coupling", "edge", 1.0)
+    if graph.is_directed():
+        both = {(a, b) for a, b in edges.tolist() if a < b} & {(b, a) for a, b in edges.tolist() if a > b}
+        if both:  # two bonds, or one that is told twice?
+            first, second = (shown(nodes[i]) for i in min(both))
+            raise ValueError(f"graph has edges from {first} to {second} and back; make it undirected")
+    return _two_state(edges, j, b, SPIN, temperature, nodes)
+
+
+_NO_NUMBERS = ("bipartite", "subset")  # networkx numbers the sides and layers of its own graphs so
+
+
+def _attribute(items: list[Mapping[str, Any]], name: str | None, argument: str, what: str, default: float) -> Array:
+    """Return an attribute of the edges or nodes, or raise a ValueError where other numbers would go unread."""
+    if not (name is None or isinstance(name, str)):
+        raise ValueError(f"{argument} is {shown(name)}; it must name an attribute of the {what}s")
+    if name is not None:
+        unread = {key for x in items if name not in x for key, value in x.items() if _is_number(value)}
+        unread -= {*_NO_NUMBERS}
+        if unread:
+            some = one_line(", ".join(sorted(map(repr, unread))), 100)
+            raise ValueError(
+                f"graph has {what}s without the attribute {shown(name)} but with {some}: say which is the "
+                f"{argument}, as in {argument}={shown(min(unread, key=repr))}, or {argument}=None for {default:g}"
+            )
+        if name != argument and items and not any(name in x for x in items):
+            raise ValueError(f"{argument} is {shown(name)}, an attribute that no {what} has")
+    if not items:
+        return np.zeros(0)
+    values = [default if name is None else x.get(name, default) for x in items]
+    return real_array(values, f"{what} attribute {one_line(name, 80)}", 1)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool | np.bool_):
+        return False
+    return isinstance(value, Number) or getattr(getattr(value, "dtype", None), "kind", "") in tuple("fiuc")
 
 
 def from_bqm(bqm: Any, *, temperature: float = 1.0) -> BipartiteMRF:
@@ -63,7 +102,8 @@ def from_bqm(bqm: Any, *, temperature: float = 1.0) -> BipartiteMRF:
     Its energy Σ h_i x_i + Σ J_ij x_i x_j + offset is a cost, so fields and couplings change sign and the
     offset enters ln Z. Variables are numbered in the order of ``bqm.variables``.
     """
-    if not hasattr(bqm, "variables"):
+    kind = getattr(getattr(bqm, "vartype", None), "name", None)  # of other models each variable has its own
+    if kind not in ("SPIN", "BINARY") or not all(hasattr(bqm, x) for x in ("variables", "linear", "quadratic")):
         raise ValueError(f"bqm is a {type(bqm).__name__}; it must be a dimod BinaryQuadraticModel")
     labels = list(bqm.variables)
     if not labels:
@@ -72,8 +112,9 @@ def from_bqm(bqm: Any, *, temperature: float = 1.0) -> BipartiteMRF:
     b = -real_array([bqm.linear[label] for label in labels], "linear biases", 1)
     edges = np.array([(number[a], number[c]) for a, c in bqm.quadratic], dtype=np.int64).reshape(-1, 2)
     j = -real_array(list(bqm.quadratic.values()), "quadratic biases", 1) if len(edges) else np.zeros(0)
-    units = {"SPIN": SPIN, "BINARY": BINARY}[bqm.vartype.name]
-    return _two_state(edges, j, b, units, temperature, labels, offset=-float(bqm.offset))
+    units = SPIN if kind == "SPIN" else BINARY
+    offset = -real_number(bqm.offset, "offset")
+    return _two_state(edges, j, b, units, temperature, labels, offset=offset)
 
 
 def potts(
@@ -105,6 +146,7 @@ def potts_model(
 ) -> BipartiteMRF:
     """Potts model on edges whose variables have been coloured already."""
     q = whole(q, "q", 2, 10**6)
+    check_room(50 * (len(colour) + len(pairs)) * q, "q", q)
     j = spread(coupling, (len(pairs),), "coupling")
     b = spread(field, (len(colour), q), "field", (q,))
     split, rows, columns = _place(pairs, colour)
@@ -125,6 +167,8 @@ def from_tables(
     ``unary[i]`` lists φ_i, one value per state of variable i (their numbers may differ); ``pair[i, j]`` is
     the table ψ_ij with a row per state of i and a column per state of j.
     """
+    if not np.iterable(unary):
+        raise ValueError(f"unary is {shown(unary)}; it must list the values of every variable")
     phi = [real_array(x, f"unary[{i}]", 1) for i, x in enumerate(unary)]
     if not phi:
         raise ValueError("unary lists no variables")
@@ -174,7 +218,7 @@ def two_colour(edges: Indices, n: int, labels: Sequence[Any] | None = None) -> I
     _, part = connected_components(cover, directed=False)
     if (part[:n] == part[n:]).any():
         cycle = _odd_cycle(cover, int(np.argmax(part[:n] == part[n:])), n)
-        names = [str(i if labels is None else labels[i]) for i in cycle]
+        names = [one_line(i if labels is None else labels[i], 15) for i in cycle]
         shown = names if len(names) <= 13 else names[:10] + ["…"] + names[-2:]
         raise ValueError(
             f"the graph is not bipartite: {' - '.join([*shown, names[0]])} is an odd cycle of {len(names)}"
@@ -221,34 +265,27 @@ def spread(value: ArrayLike, shape: tuple[int, ...], argument: str, *also: tuple
 
 
 def _edges(edges: ArrayLike, n: int | None) -> tuple[Indices, int]:
-    try:
-        pairs = np.array(edges)
-    except ValueError:
-        raise ValueError("edges must be pairs of variable numbers") from None
+    pairs = plain_array(edges, "edges")
     if pairs.size == 0:
         pairs = np.zeros((0, 2), dtype=np.int64)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
         raise ValueError("edges must be pairs of variable numbers, shape (m, 2)")
-    pairs = pairs.astype(np.int64)
     if pairs.size and pairs.min() < 0:
         raise ValueError(f"edges name variable {int(pairs.min())}; numbers start at 0")
     needed = int(pairs.max()) + 1 if pairs.size else 1
     whole(needed, "number of variables", 1, 2**31)
     count = needed if n is None else whole(n, "n", 1, 2**31)
+    check_room(200 * count, "number of variables", count)
     if needed > count:
         raise ValueError(f"edges name variable {needed - 1}, but there are only {count} variables")
-    return pairs, count
+    return pairs.astype(np.int64), count
 
 
-def _merge(pairs: Indices, coupling: Array, labels: Sequence[Any] | None = None) -> tuple[Indices, Array]:
-    """Keep one of each edge that is given twice with the same coupling; refuse different ones."""
-    ordered = np.sort(pairs, axis=1)
-    kept, first, index = np.unique(ordered, axis=0, return_index=True, return_inverse=True)
-    clash = coupling != coupling[first][index.ravel()]
-    if clash.any():
-        a, b = (x if labels is None else labels[x] for x in pairs[int(np.argmax(clash))].tolist())
-        raise ValueError(f"edge {a} - {b} is given twice with different couplings")
-    return kept, coupling[first]
+def _merge(pairs: Indices, coupling: Array) -> tuple[Indices, Array]:
+    """Return every edge once, with the sum of its couplings where it is given several times."""
+    kept, index = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
+    sums = np.bincount(index.ravel(), weights=coupling, minlength=len(kept))
+    return kept, sums.astype(np.float64, copy=False)
 
 
 def _place(pairs: Indices, colour: Indices) -> tuple[Split, Indices, Indices]:
@@ -272,7 +309,7 @@ def _two_state(
     labels: Sequence[Any] | None = None,
     offset: float = 0.0,
 ) -> BipartiteMRF:
-    pairs, coupling = _merge(pairs, coupling, labels)
+    pairs, coupling = _merge(pairs, coupling)
     pairs, coupling = pairs[coupling != 0], coupling[coupling != 0]
     split, rows, columns = _place(pairs, two_colour(pairs, len(field), labels))
     weights = sp.csr_array((coupling, (rows, columns)), shape=(len(split.visible), len(split.hidden)))

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from .checks import real_array, whole
+from .checks import check_room, plain_array, real_array, shown, whole
 from .graphs import potts_model, spread
 from .models import BipartiteMRF, Grid, Indices, Split
 from .units import SPIN, Array
@@ -72,12 +72,14 @@ def _grid(shape: Sequence[int], periodic: bool | Sequence[bool]) -> Grid:
     try:
         sides = tuple(whole(n, "shape", 1, 2**31) for n in shape)
     except TypeError:
-        raise ValueError(f"shape is {shape!r}; it must list the sides, as in (8, 8)") from None
-    if not sides:
-        raise ValueError("shape is empty; it must list the sides, as in (8, 8)")
-    flags = [periodic] * len(sides) if np.ndim(periodic) == 0 else list(periodic)  # type: ignore[arg-type]
+        raise ValueError(f"shape is {shown(shape)}; it must list the sides, as in (8, 8)") from None
+    if not 1 <= len(sides) <= 32:
+        raise ValueError(f"shape has {len(sides)} sides; it must list 1 to 32 of them, as in (8, 8)")
+    check_room(60 * (1 + len(sides)) * math.prod(sides), "shape", sides)
+    given = plain_array(periodic, "periodic")
+    flags = list(given.ravel()) * (len(sides) if given.ndim == 0 else 1)
     if not all(isinstance(p, bool | np.bool_) for p in flags):
-        raise ValueError(f"periodic is {periodic!r}; it must be True, False, or one of them per axis")
+        raise ValueError(f"periodic is {shown(periodic)}; it must be True, False, or one of them per axis")
     wraps = tuple(bool(p) for p in flags)
     if len(wraps) != len(sides):
         raise ValueError(f"periodic has {len(wraps)} flags for {len(sides)} axes")
@@ -126,10 +128,10 @@ def _bonds(grid: Grid) -> tuple[list[Indices], list[Indices]]:
 def _couplings(grid: Grid, coupling: ArrayLike | Sequence[ArrayLike]) -> list[Array]:
     """One array of the grid's shape per axis, last axis first."""
     dimensions = len(grid.shape)
-    whole_array = np.asarray(coupling) if not isinstance(coupling, list | tuple) else None
+    whole_array = plain_array(coupling, "coupling") if not isinstance(coupling, list | tuple) else None
     if whole_array is not None and whole_array.ndim == 0:
         given: list[Any] = [coupling] * dimensions
-    elif dimensions == 1 and np.ndim(coupling) == 1 and len(coupling) != 1:  # type: ignore[arg-type]
+    elif dimensions == 1 and plain_array(coupling, "coupling").ndim == 1 and len(coupling) != 1:  # type: ignore[arg-type]
         given = [coupling]
     elif whole_array is not None and whole_array.shape != (dimensions, *grid.shape):
         raise ValueError(f"coupling has shape {whole_array.shape}; it must be one number or one array per axis")

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import warnings
 import zipfile
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from .checks import csr_fits, memory, one_line, open_file, reading, shown
 from .files import write_whole
 from .models import BipartiteMRF, Grid, Layers, Split
 from .units import Gaussian, parse_units
 
 VERSION = 1
-MAX_BYTES = 8 << 30  # of all arrays of a model file, uncompressed
+MAX_BYTES = 8 << 30  # of all arrays of a file, uncompressed; and no more than a share of the memory
+_SHARE = 8  # what is made from the arrays takes several times their size
+_EXPANSION = 100  # of a large compressed file: one that grows by more holds next to nothing
 _SPARSE = ("weights_data", "weights_indices", "weights_indptr", "weights_shape")
 _WORDS = ("visible_units", "hidden_units")
 _PRECISIONS = ("visible_precision", "hidden_precision")
@@ -40,6 +44,8 @@ def save(model: BipartiteMRF, path: str | Path) -> None:
     """Write a model file; the path holds either the whole file or what it held before."""
     if not isinstance(model, BipartiteMRF):
         raise ValueError(f"model is a {type(model).__name__}; it must be a BipartiteMRF")
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"path is {shown(path)}; it must name a file")
     arrays: dict[str, Any] = {
         "version": VERSION,
         "visible_bias": model.visible_bias,
@@ -69,16 +75,13 @@ def save(model: BipartiteMRF, path: str | Path) -> None:
 def load(path: str | Path) -> BipartiteMRF:
     """Read a model file. Raises a ValueError that says what is wrong with it."""
     if not isinstance(path, str | os.PathLike):
-        raise ValueError(f"path is {path!r}; it must name a model file")
-    try:
+        raise ValueError(f"path is {shown(path)}; it must name a model file")
+    with reading("model file", path):
         arrays = _read_arrays(path)
         version = _scalar(arrays, "version", VERSION)
         if version != VERSION:
             raise ValueError(f"has format version {version:g}; this package reads version {VERSION}")
         weights = _read_weights(arrays)
-        for key in ("visible_bias", "hidden_bias"):
-            if key not in arrays:
-                raise ValueError(f"lacks the key {key!r}")
         biases = arrays["visible_bias"], arrays["hidden_bias"]
         words = [str(arrays.get(f"{side}_units", "spin")) for side in ("visible", "hidden")]
         visible, hidden = (
@@ -97,81 +100,155 @@ def load(path: str | Path) -> BipartiteMRF:
             _read_split(arrays),  # type: ignore[arg-type]
             _read_layout(arrays),
         )
-    except OSError as error:
-        raise ValueError(f"cannot read model file {path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise ValueError(f"model file {path}: {error}") from None
 
 
-def _read_arrays(path: str | Path, keys: tuple[str, ...] = (*_NUMBERS, *_WORDS)) -> dict[str, Any]:
-    """Read those of `keys` that are there, after checking each member's header against its size in the archive."""
-    arrays: dict[str, Any] = {}
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = {name.removesuffix(".npy"): name for name in archive.namelist()}
-            known = [key for key in keys if key in members]
-            total = sum(archive.getinfo(members[key]).file_size for key in known)
-            if total > MAX_BYTES:
-                raise ValueError(f"holds {total / 2**30:.1f} GiB of arrays; the limit is {MAX_BYTES >> 30} GiB")
-            for key in known:
-                with archive.open(members[key]) as file:
-                    arrays[key] = _read_array(file, key, archive.getinfo(members[key]).file_size)
-    except (ValueError, OSError, MemoryError):
-        raise
-    except Exception as error:  # zip, deflate and header parsers each fail in their own ways
-        raise ValueError(f"is not a readable npz archive ({error})") from None
-    return arrays
+class _Header(NamedTuple):
+    """What an array in a file says about itself."""
+
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: Any
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.size * self.dtype.itemsize
 
 
-def _read_array(file: IO[bytes], key: str, size: int) -> Any:
+def _limit() -> int:
+    return min(MAX_BYTES, memory() // _SHARE)
+
+
+def _read_arrays(path: str | Path, data_only: bool = False) -> dict[str, Any]:
+    """Read the arrays that we know, after comparing all their headers with each other and with the archive."""
+    with open_file(path, _limit()) as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                members = {name.removesuffix(".npy"): archive.getinfo(name) for name in archive.namelist()}
+                keys = ("data",) if data_only else (*_NUMBERS, *_WORDS)
+                headers = {key: _header(archive, key, members[key]) for key in keys if key in members}
+                _check_sizes(headers, os.fstat(file.fileno()).st_size)
+                if not data_only:
+                    _check_shapes(headers)
+                return {key: _member(archive, key, members[key]) for key in headers}
+        except (ValueError, OSError, MemoryError):
+            raise
+        except Exception as error:  # zip, deflate and header parsers each fail in their own ways
+            raise ValueError(f"is not a readable npz archive ({error})") from None
+
+
+def _header(archive: zipfile.ZipFile, key: str, info: zipfile.ZipInfo) -> _Header:
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"key {key!r} is compressed in another way than NumPy does it")
+    with archive.open(info) as file:
+        return _read_header(file, key, info.file_size)
+
+
+def _member(archive: zipfile.ZipFile, key: str, info: zipfile.ZipInfo) -> Any:
+    with archive.open(info) as file:
+        return _read_array(file, key, info.file_size)
+
+
+def _check_sizes(headers: dict[str, _Header], file_size: int) -> None:
+    """Refuse arrays that would not fit, and archives that are small only because they hold the same over again."""
+    sizes = {key: max(x.bytes, 8 * x.size) for key, x in headers.items()}
+    total = sum(sizes.values())
+    if total > _limit():
+        raise ValueError(f"holds {total / 2**30:.1f} GiB of arrays; the limit is {_limit() / 2**30:.1f} GiB")
+    variables = sum(sizes.get(key, 0) for key in ("visible_bias", "hidden_bias"))  # which cost more than weights
+    if total > _EXPANSION * file_size and (total > 64 << 20 or variables > 4 << 20):
+        raise ValueError(f"expands to {total / 2**20:.0f} MiB, over {_EXPANSION} times its size: save it uncompressed")
+
+
+def _check_shapes(headers: dict[str, _Header]) -> None:
+    """Compare the shapes that the headers claim with each other."""
+    sparse = [key for key in _SPARSE if key in headers]
+    if "weights" in headers and sparse:
+        raise ValueError(f"holds both 'weights' and {sparse[0]!r}")
+    needed = _SPARSE if sparse else ("weights",)
+    for key in (*needed, "visible_bias", "hidden_bias"):
+        if key not in headers:
+            raise ValueError(f"lacks the key {key!r}")
+    shape = {key: header.shape for key, header in headers.items()}
+    for key in ("visible_bias", "hidden_bias"):
+        if len(shape[key]) != 1:
+            raise ValueError(f"{key} has {len(shape[key])} dimensions; it must have 1")
+    (rows,), (columns,) = shape["visible_bias"], shape["hidden_bias"]
+    if sparse:
+        entries = shape["weights_data"]
+        wanted = (entries, entries, (rows + 1,), (2,))
+        if len(entries) != 1 or any(shape[key] != x for key, x in zip(_SPARSE, wanted, strict=True)):
+            raise ValueError("the arrays of the sparse weights do not fit together, or not the biases")
+    elif len(shape["weights"]) != 2:
+        raise ValueError(f"weights has {len(shape['weights'])} dimensions; it must have 2")
+    else:
+        for key, n, length, what in (
+            ("visible_bias", rows, shape["weights"][0], "rows"),
+            ("hidden_bias", columns, shape["weights"][1], "columns"),
+        ):
+            if n != length:
+                raise ValueError(f"{key} has length {n}, but weights has {length} {what}")
+    for key in ("temperature", "offset", "version"):
+        if key in headers and headers[key].size != 1:
+            raise ValueError(f"key {key!r} must hold one number")
+    for key, n in (*zip(_PRECISIONS, (rows, columns), strict=True), *zip(_WORDS, (rows, columns), strict=True)):
+        if key in _PRECISIONS and key in headers and headers[key].size > max(1, n):
+            raise ValueError(f"{key}: there are {headers[key].size} precisions for {n} variables")
+        if key in _WORDS and key in headers and (headers[key].size != 1 or headers[key].bytes > 4096 + 64 * n):
+            raise ValueError(f"key {key!r} must hold one word")
+    for key, n in zip(_CALLERS, (rows, columns, 64, 64, rows + columns), strict=True):
+        if key in headers and (len(shape[key]) != 1 or headers[key].size > n):
+            raise ValueError(f"key {key!r} must list at most {n} numbers")
+
+
+def _read_header(file: IO[bytes], key: str, size: int) -> _Header:
     try:
         version = np.lib.format.read_magic(file)
         if version not in ((1, 0), (2, 0)):
             raise ValueError("unknown version")
         read_header = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
-        shape, fortran, dtype = read_header(file)
-        if not all(type(n) is int and n >= 0 for n in shape):
+        header = _Header(*read_header(file))
+        if not all(type(n) is int and n >= 0 for n in header.shape) or len(header.shape) > 32:
             raise ValueError("bad shape")
     except Exception:  # the header is Python source from a stranger, and its parser raises all sorts of errors
         raise ValueError(f"key {key!r} is not a valid array") from None
+    dtype = header.dtype
     if dtype.hasobject:
         raise ValueError(f"key {key!r} holds pickled objects, which are refused")
-    if dtype.kind not in ("SU" if key in _WORDS else "fiub"):
-        raise ValueError(f"key {key!r} has dtype {dtype}; it must hold {'text' if key in _WORDS else 'real numbers'}")
-    if math.prod(shape) * dtype.itemsize > size:
+    if dtype.kind not in ("SU" if key in _WORDS else "fiub") or dtype.itemsize == 0:
+        wanted = "text" if key in _WORDS else "real numbers"
+        raise ValueError(f"key {key!r} has dtype {one_line(dtype, 80)}; it must hold {wanted}")
+    if header.bytes > size:
         raise ValueError(f"key {key!r} is shorter than its header says")
-    data = file.read(math.prod(shape) * dtype.itemsize)
-    array = np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if fortran else "C")
+    return header
+
+
+def _read_array(file: IO[bytes], key: str, size: int) -> Any:
+    header = _read_header(file, key, size)
+    data = file.read(header.bytes)
+    if len(data) < header.bytes:
+        raise ValueError(f"key {key!r} is shorter than its header says")
+    array = np.frombuffer(data, dtype=header.dtype).reshape(header.shape, order="F" if header.fortran else "C")
     if key in _WORDS:
-        if array.size != 1:
-            raise ValueError(f"key {key!r} must hold one word")
         word = array.reshape(-1)[0]
         return word.decode("ascii", "replace") if isinstance(word, bytes) else word
     return array
 
 
 def _read_weights(arrays: dict[str, Any]) -> Any:
-    sparse = [key for key in _SPARSE if key in arrays]
     if "weights" in arrays:
-        if sparse:
-            raise ValueError(f"holds both 'weights' and {sparse[0]!r}")
         return arrays["weights"]
-    if not sparse:
-        raise ValueError("lacks the key 'weights'")
-    missing = [key for key in _SPARSE if key not in arrays]
-    if missing:
-        raise ValueError(f"lacks the key {missing[0]!r}")
     data, indices, indptr, shape = (arrays[key] for key in _SPARSE)
-    if any(x.ndim != 1 for x in (data, indices, indptr, shape)) or len(shape) != 2:
-        raise ValueError("the arrays of the sparse weights do not fit together")
     if any(x.dtype.kind not in "iu" for x in (indices, indptr, shape)):
         raise ValueError("weights_indices, weights_indptr and weights_shape must be integers")
-    try:
-        matrix = sp.csr_array((data, indices, indptr), shape=tuple(int(x) for x in shape))
-        matrix.check_format(full_check=True)
-    except (ValueError, IndexError, OverflowError) as error:
-        raise ValueError(f"the arrays of the sparse weights do not fit together ({error})") from None
-    return matrix
+    rows, columns = (int(x) for x in shape)
+    if not csr_fits(len(data), indices, indptr, (rows, columns)):  # before SciPy, which would trust them
+        raise ValueError("the arrays of the sparse weights do not fit together")
+    with np.errstate(all="ignore"):
+        return sp.csr_array((data.astype(np.float64), indices, indptr), shape=(rows, columns))
 
 
 def _read_split(arrays: dict[str, Any]) -> Split | None:
@@ -205,31 +282,28 @@ def _scalar(arrays: dict[str, Any], key: str, default: float) -> float:
 
 def load_data(path: str | Path) -> Any:
     """Read a table, one sample per row: ``.npy``, ``.npz`` with the key ``data``, or ``.csv`` text."""
-    path, kind = Path(path), Path(path).suffix.lower()
-    try:
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"path is {shown(path)}; it must name a data file")
+    kind = Path(path).suffix.lower()
+    with reading("data file", path):
         if kind not in (".npy", ".npz", ".csv"):
             raise ValueError("its name must end in .npy, .npz or .csv")
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise ValueError(f"holds {size / 2**30:.1f} GiB; the limit is {MAX_BYTES >> 30} GiB")
         if kind == ".npz":
-            arrays = _read_arrays(path, ("data",))
+            arrays = _read_arrays(path, data_only=True)
             if "data" not in arrays:
                 raise ValueError("lacks the key 'data'")
             table = arrays["data"]
-        elif kind == ".npy":
-            with open(path, "rb") as file:
-                table = _read_array(file, "data", size)
         else:
-            with open(path, encoding="utf-8-sig") as text, warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that the file is empty is an error, below
-                table = np.loadtxt(text, delimiter=",", ndmin=2)
+            with open_file(path, _limit()) as file:
+                table = _read_array(file, "data", os.fstat(file.fileno()).st_size) if kind == ".npy" else _table(file)
         if table.ndim != 2:
             raise ValueError(f"the array has {table.ndim} dimensions; it must have 2, samples x features")
         if table.size == 0:
             raise ValueError("the table is empty")
         return table
-    except OSError as error:
-        raise ValueError(f"cannot read data file {path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise ValueError(f"data file {path}: {error}") from None
+
+
+def _table(file: IO[bytes]) -> Any:
+    with io.TextIOWrapper(file, encoding="utf-8-sig") as text, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the file is empty is an error of its own
+        return np.loadtxt(text, delimiter=",", ndmin=2)

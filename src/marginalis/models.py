@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -22,8 +22,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import svds
 
-from .checks import bias_vector, coupling_matrix, precision_vector, real_array, real_number
-from .units import SPIN, Array, Gaussian, TwoState, Units, parse_units
+from .checks import (
+    LARGEST,
+    bias_vector,
+    coupling_matrix,
+    frozen,
+    precision_vector,
+    real_array,
+    real_number,
+    shown,
+)
+from .units import SPIN, Array, Categorical, Gaussian, TwoState, Units, parse_units
 
 Coupling = Any  # a float64 array or a scipy.sparse.csr_array
 Indices = NDArray[np.int64]
@@ -87,10 +96,15 @@ class BipartiteMRF:
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
-        set_(self, "weights", coupling_matrix(self.weights))
-        rows, columns = self.weights.shape
-        set_(self, "visible_bias", bias_vector(self.visible_bias, rows, "visible_bias", "rows"))
-        set_(self, "hidden_bias", bias_vector(self.hidden_bias, columns, "hidden_bias", "columns"))
+        weights = self.weights
+        if not (sp.issparse(weights) and weights.ndim == 2 and any(weights.shape)):
+            weights = coupling_matrix(weights)
+        # the biases before a sparse matrix is touched: it may claim a shape that would fill the memory
+        set_(self, "visible_bias", bias_vector(self.visible_bias, weights.shape[0], "visible_bias", "rows"))
+        set_(self, "hidden_bias", bias_vector(self.hidden_bias, weights.shape[1], "hidden_bias", "columns"))
+        set_(self, "weights", coupling_matrix(weights) if sp.issparse(weights) else weights)
+        for side in ("visible", "hidden"):
+            set_(self, f"{side}_units", self._units_of(side))
         set_(self, "temperature", real_number(self.temperature, "temperature"))
         if self.temperature <= 0:
             raise ValueError(f"temperature is {self.temperature!r}; it must be positive")
@@ -100,18 +114,41 @@ class BipartiteMRF:
             set_(self, "split", Split(np.arange(n), np.arange(n, n + self.n_hidden)))
         elif not self._split_is_whole():
             raise ValueError("split must number every variable once")
+        sides = (np.array(side, dtype=np.int64) for side in (self.split.visible, self.split.hidden))
+        set_(self, "split", Split(*map(frozen, sides)))
         set_(self, "natural", self._natural())
         self._check_normalisable()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies, and models from another process, are built as any other: checked and read-only."""
+        return BipartiteMRF, tuple(getattr(self, x.name) for x in fields(self) if x.init)
+
+    def _units_of(self, side: str) -> Units:
+        """Return the units of a side, given as such or by their word, after a look at their number."""
+        features, argument = len(getattr(self, f"{side}_bias")), f"{side}_units"
+        units = parse_units(getattr(self, argument), features, argument=argument)
+        if isinstance(units, Categorical):
+            units.counts(features)
+        if isinstance(units, Gaussian):
+            if len(units.precision) != features:
+                raise ValueError(f"{argument}: there are {len(units.precision)} precisions for {features} variables")
+            if not all(math.isfinite(x) and x > 0 for x in units.precision):
+                raise ValueError(f"{argument}: precisions must be positive and finite")
+        return units
+
     def _split_is_whole(self) -> bool:
-        sides, n = (self.split.visible, self.split.hidden), self.n_variables
-        if [len(side) for side in sides] != [self.n_visible, self.n_hidden]:
+        if not isinstance(self.split, Split):
+            return False
+        sides, n = [np.asarray(side) for side in (self.split.visible, self.split.hidden)], self.n_variables
+        if [side.shape for side in sides] != [(self.n_visible,), (self.n_hidden,)]:
+            return False
+        if any(len(side) and side.dtype.kind not in "iu" for side in sides):
             return False
         seen = np.zeros(n, dtype=bool)
         for side in sides:
             if len(side) and (side.min() < 0 or side.max() >= n):
                 return False
-            seen[side] = True
+            seen[side.astype(np.int64)] = True
         return bool(seen.all())
 
     def _natural(self) -> Natural:
@@ -122,25 +159,31 @@ class BipartiteMRF:
                 scaled = x if t == 1.0 else x / t
             if not np.isfinite(scaled.data if sp.issparse(scaled) else scaled).all():
                 raise ValueError(f"temperature is {t!r}: the parameters divided by it overflow")
-            return scaled
+            return frozen(scaled) if np.ndim(scaled) or sp.issparse(scaled) else scaled
 
         with np.errstate(over="ignore"):
             units = self.visible_units.at_temperature(t), self.hidden_units.at_temperature(t)
         for side in units:
             if isinstance(side, Gaussian) and not (np.isfinite(side.gamma).all() and (side.gamma > 0).all()):
                 raise ValueError(f"temperature is {t!r}: the precisions divided by it overflow or vanish")
-        w = over(self.weights)
+        w, b, c, offset = (over(x) for x in (self.weights, self.visible_bias, self.hidden_bias, self.offset))
         with np.errstate(over="ignore"):
-            reach = [np.asarray(abs(w).sum(axis=axis)).ravel() for axis in (1, 0)]
-        if not all(np.isfinite(x).all() for x in reach):
-            raise ValueError("weights are so large that their sums overflow")
-        return Natural(
-            w,
-            over(self.visible_bias),
-            over(self.hidden_bias),
-            *units,
-            over(self.offset),
-        )
+            size = abs(w)
+            if not float(size.sum()) < LARGEST:
+                raise ValueError("weights are so large that their sums overflow")
+            for bias, axis, side, other in ((b, 1, units[0], units[1]), (c, 0, units[1], units[0])):
+                reach = abs(bias)
+                if isinstance(side, Gaussian):  # ln Z holds its field squared; discrete variables are at most 1
+                    reach = reach if isinstance(other, Gaussian) else reach + np.asarray(size.sum(axis=axis)).ravel()
+                    reach = np.maximum(reach, reach**2 / side.gamma)
+                if not float(reach.sum()) < LARGEST:
+                    word = "visible" if axis else "hidden"
+                    raise ValueError(
+                        f"{word}_bias is so large that ln Z overflows, with the couplings if it is Gaussian"
+                    )
+        if not abs(offset) < LARGEST:
+            raise ValueError(f"offset is {self.offset!r}: with the temperature {t!r} it is too large")
+        return Natural(w, b, c, *units, offset)
 
     def _check_normalisable(self) -> None:
         if isinstance(self.visible_units, Gaussian) and isinstance(self.hidden_units, Gaussian):
@@ -307,7 +350,7 @@ def rbm(
     """
     pair = (units, units) if isinstance(units, str) else tuple(units) if isinstance(units, list | tuple) else ()
     if len(pair) != 2:
-        raise ValueError(f"units is {units!r}; it must be one word or a pair (visible, hidden)")
+        raise ValueError(f"units is {shown(units)}; it must be one word or a pair (visible, hidden)")
     b, c = real_array(visible_bias, "visible_bias", 1), real_array(hidden_bias, "hidden_bias", 1)
     return BipartiteMRF(
         weights,
@@ -357,12 +400,14 @@ def dbm(
     if len(weights) < 1 or len(biases) != len(weights) + 1:
         raise ValueError(f"weights has {len(weights)} layers of weights and biases {len(biases)}: need one more bias")
     b = [real_array(x, f"biases[{i}]", 1) for i, x in enumerate(biases)]
-    w = [real_array(x.toarray() if sp.issparse(x) else x, f"weights[{i}]", 2) for i, x in enumerate(weights)]  # type: ignore[union-attr]
-    for i, x in enumerate(w):
+    w: list[Array] = []
+    for i, given in enumerate(weights):
+        x: Any = given if sp.issparse(given) else real_array(given, f"weights[{i}]", 2)
         if x.shape != (len(b[i]), len(b[i + 1])):
             raise ValueError(f"weights[{i}] has shape {x.shape}; the biases want {(len(b[i]), len(b[i + 1]))}")
-    if units not in ("spin", "binary"):
-        raise ValueError(f"units is {units!r}; a DBM has spin or binary units")
+        w.append(coupling_matrix(x, f"weights[{i}]").toarray() if sp.issparse(x) else x)
+    if not isinstance(units, str) or units not in ("spin", "binary"):
+        raise ValueError(f"units is {shown(units)}; a DBM has spin or binary units")
     even, odd = range(0, len(b), 2), range(1, len(b), 2)
     blocks = [
         [w[i] if j == i + 1 else w[j].T if j == i - 1 else None for j in odd]  # coupled layers differ by one
@@ -391,7 +436,11 @@ def _largest_singular_value(weights: Coupling, gamma_v: Array, gamma_h: Array) -
     """Return the norm of w_ij/√(γ_i γ_j): a Gaussian model is positive definite exactly below 1."""
     if 0 in weights.shape:
         return 0.0
-    scaled = sp.csr_array(weights) * (gamma_v**-0.5)[:, None] * gamma_h**-0.5
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = sp.csr_array(weights) * (gamma_v**-0.5)[:, None] * gamma_h**-0.5
+    largest = float(np.abs(scaled.data).max(initial=0.0))
+    if not 0.0 < largest < 1.0:  # no entry exceeds the norm
+        return largest if largest == 0.0 else max(largest, 1.0) if largest == largest else math.inf
     if min(scaled.shape) <= 500:
         small = scaled if scaled.shape[0] <= scaled.shape[1] else scaled.T
         return math.sqrt(max(0.0, float(np.linalg.eigvalsh((small @ small.T).toarray())[-1])))

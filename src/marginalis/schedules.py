@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .checks import whole
+from .checks import open_file, reading, whole
 from .units import Array
 
 DEFAULT_STEPS = 1000
 SCHEDULES = ("linear", "adaptive")
-_MAX_FILE_BYTES = 1 << 30
+_MAX_FILE_BYTES = 64 << 20
 
 
 def betas(schedule: str | ArrayLike, steps: int = DEFAULT_STEPS) -> Array:
@@ -42,17 +42,11 @@ def betas(schedule: str | ArrayLike, steps: int = DEFAULT_STEPS) -> Array:
 
 def read_schedule(path: str | Path) -> Array:
     """Read β values from a text file: numbers separated by white space or commas, ``#`` comments."""
-    path = Path(path)
-    try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
-            raise ValueError(f"schedule file {path} is larger than 1 GiB")
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ValueError(f"cannot read schedule file {path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"schedule file {path} is not a text file") from None
-    words = [w for line in text.splitlines() for w in line.split("#")[0].replace(",", " ").split()]
-    try:
-        return betas([float(w) for w in words])
-    except ValueError as error:
-        raise ValueError(f"schedule file {path}: {error}") from None
+    with reading("schedule file", path):
+        with open_file(path, _MAX_FILE_BYTES) as file:
+            try:
+                text = file.read(_MAX_FILE_BYTES).decode("utf-8")
+            except UnicodeDecodeError:
+                raise ValueError("is not a text file") from None
+        words = (w for line in text.splitlines() for w in line.split("#")[0].replace(",", " ").split())
+        return betas(np.fromiter((float(w) for w in words), np.float64))

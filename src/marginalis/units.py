@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-Array = NDArray[np.float64]
+from .checks import Array as Array
+from .checks import frozen, shown
 
 
 class Units(Protocol):
@@ -215,7 +216,11 @@ class Gaussian(_Scalar):
     @cached_property
     def gamma(self) -> Array:
         """Return the precisions as an array."""
-        return np.array(self.precision)
+        return frozen(np.array(self.precision, dtype=np.float64))
+
+    def __reduce__(self) -> tuple[type[Gaussian], tuple[tuple[float, ...]]]:
+        """Copies make their array anew: one from a pickle could be written to."""
+        return Gaussian, (self.precision,)
 
     def take(self, variables: NDArray[np.int64]) -> Gaussian:
         return Gaussian(tuple(self.gamma[variables].tolist()))
@@ -256,12 +261,12 @@ def parse_units(
         return word
     kind, _, detail = word.partition(":") if isinstance(word, str) else ("", "", "")
     if kind != "gaussian" and precision is not None:
-        raise ValueError(f"{argument} is {word!r}; a precision goes with 'gaussian' only")
+        raise ValueError(f"{argument} is {shown(word)}; a precision goes with 'gaussian' only")
     if kind == "categorical":
         try:
             sizes = tuple(int(q) for q in detail.split(","))
         except ValueError:
-            raise ValueError(f"{argument} is {word!r}; it must be 'categorical:q' with q a whole number") from None
+            raise ValueError(f"{argument} is {shown(word)}; it must be 'categorical:q' with q a whole number") from None
         units = Categorical(sizes if len(sizes) > 1 else sizes[0])
         units.counts(features)
         return units
@@ -275,4 +280,4 @@ def parse_units(
         if not (np.isfinite(gamma).all() and (gamma > 0).all()):
             raise ValueError(f"{argument}: precisions must be positive and finite")
         return Gaussian(tuple(gamma.tolist()))
-    raise ValueError(f"{argument} is {word!r}; it must be one of binary, categorical:q, gaussian, spin")
+    raise ValueError(f"{argument} is {shown(word)}; it must be one of binary, categorical:q, gaussian, spin")
