@@ -224,7 +224,7 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-@pytest.mark.parametrize("place", ["loop.png", "/dev/null", "/dev/full", "pipe", "file/deeper", "x" * 300, "y/" * 2500])
+@pytest.mark.parametrize("place", ["loop.png", "pipe", "file/deeper", "x" * 300, "y/" * 2500])
 def test_no_work_for_an_output_that_cannot_be_written(model, tmp_path, writer, place):
     (tmp_path / "loop.png").symlink_to("loop.png")
     os.mkfifo(tmp_path / "pipe")
@@ -236,6 +236,13 @@ def test_no_work_for_an_output_that_cannot_be_written(model, tmp_path, writer, p
     assert done.stderr.count("\n") == 1
     assert len(done.stderr) < 300
     assert sorted(os.listdir(tmp_path)) == ["file", "loop.png", "pipe"]
+
+
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/full", "/dev/zero"])
+def test_devices_are_no_outputs(device):
+    """Only asked, never written to: if this broke, root would replace the device by a file."""
+    with pytest.raises(ValueError, match="it is not a regular file"):
+        files.check_writable(device)
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path):
@@ -275,6 +282,26 @@ def test_signals_leave_nothing_behind(tmp_path, handler, name, code):
     assert done.returncode == code
     assert b"Traceback" not in done.stderr
     assert os.listdir(tmp_path) == []
+
+
+STUCK = """
+import os, signal, threading, time
+from marginalis import cli
+cli._on_signals(cli._stop)
+worker = threading.Thread(target=time.sleep, args=(300,))
+worker.start()
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(300)
+finally:
+    worker.join()
+"""
+
+
+def test_an_interrupt_does_not_wait_for_ever():
+    """As for a worker that compiles."""
+    done = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, b"marginalis: interrupted\n")
 
 
 def test_termination_unwinds(model):

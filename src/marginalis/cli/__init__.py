@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 LONGEST = 270  # characters of a message
+PATIENCE = 0.7  # seconds that workers have to end after an interrupt
+_said: list[str] = []  # the last words
 
 
 def main() -> None:
@@ -72,8 +74,13 @@ def _on_signals(handler: Any) -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    """Unwind: workers end, half-written files are removed. A second signal does not wait for that."""
+    """Unwind: workers end, half-written files are removed. A second signal, or `PATIENCE`, puts an end to that."""
+    import threading
+
     _on_signals(_leave_at_once)
+    watchdog = threading.Timer(PATIENCE, _leave_at_once, (number, None))  # a compiler cannot be stopped
+    watchdog.daemon = True
+    watchdog.start()
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     raise SystemExit(128 + number)
@@ -83,7 +90,7 @@ def _leave_at_once(number: int, frame: FrameType | None) -> NoReturn:
     files = sys.modules.get(f"{__package__.rpartition('.')[0]}.files")
     if files is not None:
         files.remove_unfinished()
-    if number == signal.SIGINT:
+    if number == signal.SIGINT and not _said:
         os.write(2, b"marginalis: interrupted\n")
     os._exit(128 + number)
 
@@ -93,6 +100,6 @@ def _leave(message: str, code: int) -> NoReturn:
     message = " ".join(message.split())
     if len(message) > LONGEST:  # the ends say what it was about, and why
         message = f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
-    _on_signals(lambda number, frame: os._exit(code))  # nothing is left to do, and all is said
+    _said.append(message)
     print(f"marginalis: {message}", file=sys.stderr, flush=True)
     sys.exit(code)
