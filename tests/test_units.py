@@ -1,5 +1,6 @@
 """Every kind of unit: its sum, its draws, and the sampler on it, against exact values."""
 
+import itertools
 import math
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import marginalis as mg
+from marginalis import engines
 from marginalis.annealing import Path
 from marginalis.plan import make_plan
 from marginalis.transitions import gibbs
@@ -212,31 +214,57 @@ def test_numba_refuses_what_it_cannot_do():
         mg.estimate(potts_rbm(), engine="numba")
 
 
-SIDES = st.sampled_from(["spin", "binary", "categorical:2", "categorical:3", "categorical:2,3", "categorical:3,2,2"])
+SIDES = ["spin", "binary", "categorical:2", "categorical:3", "categorical:2,3", "categorical:3,2,2"]
 
 
 @settings(max_examples=80, deadline=None)
-@given(seed=st.integers(0, 2**32), visible=SIDES, hidden=SIDES, density=st.floats(0, 1), hot=st.booleans())
+@given(
+    seed=st.integers(0, 2**32),
+    visible=st.sampled_from(SIDES),
+    hidden=st.sampled_from(SIDES),
+    density=st.floats(0, 1),
+    hot=st.booleans(),
+)
 def test_random_bipartite_models_against_brute_force(seed, visible, hidden, density, hot):
-    """Any discrete units, any pattern of couplings, an offset: every exact method that applies, and mAIS."""
-    rng = np.random.default_rng(seed)
+    """Any discrete units, any pattern of couplings, an offset: every exact method that applies."""
+    model = random_model(np.random.default_rng(seed), visible, hidden, density, 2.0 if hot else 0.3)
+    expected = PathSums(model, [0, 1]).log_z
+    for method in ("auto", "enumeration", "elimination"):
+        assert mg.exact_log_z(model, method=method) == pytest.approx(expected, rel=1e-11, abs=1e-11)
+
+
+def random_model(rng, visible, hidden, density, temperature):
     n, m = (sum(map(int, w[12:].split(","))) * (1 if "," in w else 2) if ":" in w else 3 for w in (visible, hidden))
     w = np.where(rng.random((n, m)) < density, rng.normal(size=(n, m)), 0)
-    model = mg.BipartiteMRF(
+    return mg.BipartiteMRF(
         sp.csr_array(w) if rng.random() < 0.5 else w,
         rng.normal(size=n),
         rng.normal(size=m),
         parse_units(visible, n),
         parse_units(hidden, m),
-        temperature=2.0 if hot else 0.3,
+        temperature=temperature,
         offset=0.7,
     )
-    expected = PathSums(model, [0, 1]).log_z
-    for method in ("auto", "enumeration", "elimination"):
-        assert mg.exact_log_z(model, method=method) == pytest.approx(expected, rel=1e-11, abs=1e-11)
-    r = mg.estimate(model, steps=20, chains=100)
-    assert r.log_z < expected + 14  # has a chance of at most e^-14, by Markov's inequality
-    assert r.log_z0 + r.log_weights.max() > expected - 14
+
+
+@pytest.mark.parametrize("method", ["ais", "mais-v", "mais-h"])
+def test_weights_of_random_models_have_their_exact_moments(method):
+    """Any units against any others: ln W and W have the means and variances that the sum over all paths gives."""
+    rng, deviations = np.random.default_rng(8), []
+    betas, chains = np.array([0, 0.3, 0.6, 1]), 2000
+    for visible, hidden in itertools.product(SIDES, SIDES):
+        model = random_model(rng, visible, hidden, rng.uniform(0.3, 1), rng.uniform(0.7, 2))
+        plan = make_plan(model, method=method, schedule=betas, chains=chains, whole_model=True)
+        log_w = engines.run(plan, "numpy", 1, lambda fraction: None)
+        exact = exact_moments(model, method, betas)
+        shift = math.log(exact.mean)
+        error = math.sqrt(exact.relvar / chains)
+        deviations += [z_score(log_w, exact.mean_log), (np.exp(log_w - shift).mean() - 1) / error]
+        assert abs(deviations[-2]) < 4.5
+        assert exact.relvar > 1e-3  # the weights have something to be wrong about
+        assert abs(deviations[-1]) < 4.5 or exact.relvar > 5  # whose means are no longer normal
+    assert abs(np.sum(deviations[::2])) < 4.5 * math.sqrt(len(SIDES) ** 2)
+    assert np.mean(np.square(deviations[::2])) < 2
 
 
 @pytest.mark.parametrize(("units", "features"), [*DISCRETE, (Gaussian((0.5, 2.0, 3.0)), 3)])
