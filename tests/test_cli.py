@@ -396,9 +396,18 @@ def test_interrupt_exits_130(model, times):
 
 
 def test_importing_is_light():
-    heavy = ("numba", "matplotlib", "rich", "typer")
+    heavy = ("numba", "matplotlib", "rich", "typer", "numpy", "scipy", "typing")
     code = f"import sys, marginalis; print([m for m in {heavy} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_public_names_are_found():
+    assert set(mg.__all__) <= set(dir(mg))
+    code = "from marginalis import *; print(callable(rbm), callable(estimate), plots.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "True True marginalis.plots\n"
+    with pytest.raises(AttributeError, match="no attribute 'magic'"):
+        mg.magic  # noqa: B018
 
 
 RUN = dict(method="ais", steps=7, chains=9, transition="metropolis", sweeps=2, schedule="adaptive", seed=5)

@@ -9,16 +9,32 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
 from conftest import command
 
 from marginalis.exact import duration
-from marginalis.experiments import EXPERIMENTS, STORE, reproduce
+from marginalis.experiments import EXPERIMENTS, STORE, reproduce, sampling, table1
 from marginalis.experiments.sampling import Setting, derive, exact_row, make_model, sample_rows
 from marginalis.experiments.store import Row, Store
 from marginalis.experiments.table1 import INV_T, PRINTED, STEPS
+
+
+@pytest.fixture(autouse=True, scope="module")
+def exact_once():
+    """Sum each model once: the same few come in many of these tests, and the sum takes longest."""
+    known, real = {}, sampling.exact_log_z
+
+    def exact(model, **options):
+        key = model.weights.tobytes(), model.visible_bias.tobytes(), model.hidden_bias.tobytes(), model.temperature
+        if key not in known:
+            known[key] = real(model, **options)
+        return known[key]
+
+    with mock.patch.object(sampling, "exact_log_z", exact):
+        yield
 
 
 def cli(*args, **options):
@@ -41,12 +57,14 @@ def test_the_printed_table_is_consistent():
     assert set(PRINTED) == set(INV_T)
 
 
-def test_table1_agrees_where_it_should(tmp_path):
+def test_table1_agrees_where_it_should(tmp_path, monkeypatch):
     """At 1/T ≤ 1 a small run agrees with the printed means, and the orderings hold within error."""
+    some = (0.4, 1.0, 4.0, 8.0)  # of the temperatures
+    monkeypatch.setattr(table1, "INV_T", some)
     (result,) = reproduce("table1", experiments=6, chains=1000, out=tmp_path)
     rows = {(r["inv_t"], r["steps"], r["method"]): r for r in result.rows}
-    assert len(rows) == 7 * 7
-    for inv_t in INV_T:
+    assert len(rows) == 4 * 7
+    for inv_t in some:
         assert abs(rows[inv_t, None, "true"]["z"]) < 4.5
         for steps in STEPS:
             ais, mais = (rows[inv_t, steps, m] for m in ("ais", "mais"))
@@ -130,10 +148,10 @@ write, pieces = Store.write, []
 def fatal(store, *args):
     write(store, *args)
     pieces.append(args)
-    if len(pieces) == 2:
+    if len(pieces) == 1:
         os.kill(os.getpid(), signal.SIGKILL)
 Store.write = fatal
-reproduce("ape-temperature", experiments=5, chains=100, out=sys.argv[1], threads=1)
+reproduce("ape-temperature", experiments=3, chains=100, out=sys.argv[1], threads=1)
 """
 
 
@@ -141,9 +159,9 @@ def test_killed_and_resumed_ends_with_the_same_bits(tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     killed = subprocess.run([sys.executable, "-c", KILLED, str(broken)], timeout=300)
     assert killed.returncode == -signal.SIGKILL
-    reproduce("ape-temperature", experiments=5, chains=100, out=whole)
-    assert 5 * len(rows_of(broken / STORE)) == 2 * len(rows_of(whole / STORE))
-    assert cli("ape-temperature", "--experiments", 5, "--chains", 100, "--out", broken, "--resume").returncode == 0
+    reproduce("ape-temperature", experiments=3, chains=100, out=whole)
+    assert 3 * len(rows_of(broken / STORE)) == len(rows_of(whole / STORE)) > 0
+    assert cli("ape-temperature", "--experiments", 3, "--chains", 100, "--out", broken, "--resume").returncode == 0
     assert without_time(rows_of(broken / STORE)) == without_time(rows_of(whole / STORE))
     same = [(folder / "ape-temperature.csv").read_text().splitlines() for folder in (whole, broken)]
     assert [line.split(",")[:6] for line in same[0]] == [line.split(",")[:6] for line in same[1]]
@@ -151,13 +169,13 @@ def test_killed_and_resumed_ends_with_the_same_bits(tmp_path):
 
 def test_two_runs_on_one_file(tmp_path):
     """Both finish, and the store holds each row once, as one run would have left it."""
-    arguments = ("ape-temperature", "--experiments", 3, "--chains", 20)
+    arguments = ("ape-temperature", "--experiments", 2, "--chains", 20)
     reproduce("ape-temperature", experiments=1, chains=20, out=tmp_path / "two")
     command = [sys.executable, "-m", "marginalis", "reproduce", *map(str, arguments)]
     command += ["--out", str(tmp_path / "two"), "--resume"]
     runs = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(2)]
     assert [run.wait(timeout=200) for run in runs] == [0, 0]
-    reproduce("ape-temperature", experiments=3, chains=20, out=tmp_path / "one")
+    reproduce("ape-temperature", experiments=2, chains=20, out=tmp_path / "one")
     assert without_time(rows_of(tmp_path / "two" / STORE)) == without_time(rows_of(tmp_path / "one" / STORE))
 
 
