@@ -1,9 +1,13 @@
 """Engines agree draw for draw; results depend on nothing but model, plan and seed."""
 
+import _thread
+import ast
 import math
 import os
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,11 +15,13 @@ import scipy.sparse as sp
 from conftest import PathSums, random_rbm
 
 import marginalis as mg
-from marginalis import engines
-from marginalis.annealing import Path
+from marginalis import annealing, engines
+from marginalis.engines import cache
 from marginalis.engines.anneal_kernel import anneal_blocks
+from marginalis.engines.cache import kernel
 from marginalis.engines.numba_cpu import _prepare, _state
 from marginalis.engines.simd import LANES
+from marginalis.parallel import interruptible
 from marginalis.plan import make_plan
 from marginalis.transitions import gibbs
 
@@ -81,7 +87,6 @@ def test_same_bits_for_any_threads_and_split(method):
 
 
 def test_same_bits_for_any_chunk_of_steps_and_blocks(monkeypatch):
-    from marginalis import annealing
     from marginalis.engines import numba_cpu
 
     model = random_rbm(np.random.default_rng(2), 12, 7)
@@ -130,7 +135,7 @@ def stays(v, sums, p):
 def test_reference_kernel_leaves_target_invariant(units):
     model = random_rbm(np.random.default_rng(9), 3, 4, units=units, scale=0.9)
     plan = make_plan(model, method="mais-v", steps=5, chains=30_000, seed=7)
-    path = Path(plan, slice(0, plan.chains))
+    path = annealing.Path(plan, slice(0, plan.chains))
     sums = PathSums(model, plan.betas)
     index, p = start_at_target(sums, 3, plan.chains)
     v = sums.v_states[index]
@@ -181,6 +186,14 @@ def test_huge_fields_do_not_lose_digits():
     np.testing.assert_allclose(fast, slow, rtol=1e-12)
 
 
+def test_a_base_with_huge_fields_does_not_lose_digits():
+    """The fields of the base are rounded like those of the model."""
+    model = random_rbm(np.random.default_rng(4), 6, 5, scale=0.3)
+    base = np.full(6, 1.5e5), np.full(5, -1.5e5)
+    slow, fast = both(model, method="mais-v", steps=30, chains=50, base=base)
+    np.testing.assert_allclose(fast, slow, rtol=1e-12)
+
+
 def test_weak_couplings_do_not_drown_in_rounding():
     """At T = 100 the log-weights hardly spread: float32 would be off by many standard errors."""
     model = mg.rbm(
@@ -196,11 +209,8 @@ def test_overflow_is_an_error_not_a_number():
         mg.rbm(np.full((3, 2), 1e308), np.zeros(3), np.zeros(2))
     with pytest.raises(ValueError, match="precisions divided by it"):
         mg.rbm([[0.0]], [0], [0], units="gaussian", temperature=1e-320)
-    model = mg.rbm([[1e200]], [0], [0], units=("gaussian", "spin"))
-    with pytest.raises(ValueError, match="too large for floating point"):
-        mg.exact_log_z(model)
-    with pytest.raises(ValueError, match="too large for floating point"):
-        mg.estimate(model, steps=2, chains=4)
+    with pytest.raises(ValueError, match="so large that ln Z overflows"):
+        mg.rbm([[1e200]], [0], [0], units=("gaussian", "spin"))
 
 
 def test_parameters_of_any_finite_size():
@@ -238,34 +248,173 @@ def test_progress_is_heard():
     assert heard[-1] == 1.0
 
 
-def test_processors_without_avx512():
-    """The portable code path, compiled for a plain x86-64 (or whatever `generic` is here)."""
-    code = """
-import numpy as np, marginalis as mg
-from marginalis.engines.simd_math import HAS_AVX512
-assert not HAS_AVX512
-rng = np.random.default_rng(0)
-model = mg.rbm(rng.normal(size=(5, 6)), rng.normal(size=5), rng.normal(size=6))
-slow, fast = (mg.estimate(model, steps=9, chains=40, engine=e).log_weights for e in ("numpy", "numba"))
-np.testing.assert_allclose(fast, slow, atol=1e-4)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-
-
+@pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("units", ["spin", "categorical:3", ("gaussian", "binary")])
 @pytest.mark.parametrize("method", ["ais", "mais-v", "mais-h"])
-def test_the_reference_gives_the_same_bits_for_any_split(units, method):
+def test_the_reference_gives_the_same_bits_for_any_split(units, method, sparse):
     """Matrix products round a row differently in other company; the reference sees to it that they do not."""
     rng = np.random.default_rng(0)
-    model = mg.rbm(0.05 * rng.normal(size=(30, 42)), rng.normal(size=30), rng.normal(size=42), units=units)
+    w = 0.05 * rng.normal(size=(30, 42))
+    model = mg.rbm(sp.csr_array(w) if sparse else w, rng.normal(size=30), rng.normal(size=42), units=units)
     options = dict(method=method, steps=10, engine="numpy")
     whole = mg.estimate(model, chains=200, **options)
     for cut in (1, 7, 64, 199):
         parts = [mg.estimate(model, chains=n, first_chain=f, **options) for n, f in ((cut, 0), (200 - cut, cut))]
         assert np.array_equal(whole.log_weights, (parts[0] + parts[1]).log_weights)
+
+
+# ---------------------------------------------------------------- other processors, other settings
+
+ALL_KERNELS = """
+import numpy as np, scipy.sparse as sp, marginalis as mg
+from marginalis.engines.simd_math import HAS_AVX512
+assert not HAS_AVX512
+rng = np.random.default_rng(0)
+w, b, c = rng.normal(size=(5, 6)), rng.normal(size=5), rng.normal(size=6)
+dense, sparse = (mg.rbm(x, b, c) for x in (w, sp.csr_array(np.where(rng.random(w.shape) < 0.2, w, 0) + np.eye(5, 6))))
+for model, precision, atol, transition in (
+    (dense, "single", 1e-4, "gibbs"),
+    (dense, "double", 1e-10, "metropolis"),
+    (sparse, "single", 1e-4, "metropolis"),
+    (sparse, "double", 1e-10, "gibbs"),
+)[:KERNELS]:
+    options = dict(steps=9, chains=40, precision=precision, transition=transition)
+    slow, fast = (mg.estimate(model, engine=e, **options).log_weights for e in ("numpy", "numba"))
+    np.testing.assert_allclose(fast, slow, atol=atol)
+for t in (1.0, 1e-3):  # both forms of the tables
+    model = mg.rbm(w, b, c, temperature=t)
+    np.testing.assert_allclose(mg.exact_log_z(model, method="enumeration"), mg.exact_log_z(model, method="elimination"))
+"""
+
+
+def in_a_fresh_interpreter(code, **settings):
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | settings, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "kernels"),
+    [({"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}, 4), ({"NUMBA_ENABLE_AVX": "0"}, 1)],
+    ids=["generic", "no AVX"],
+)
+def test_processors_without_avx512(settings, kernels):
+    """The portable code path of every kernel, compiled for a plain processor, or as the user wants it."""
+    in_a_fresh_interpreter(ALL_KERNELS.replace("KERNELS", str(kernels)), **settings)
+
+
+def test_without_compilation_the_reference_serves():
+    code = """
+import numpy as np, pytest, marginalis as mg
+model = mg.rbm(np.ones((3, 4)), np.zeros(3), np.zeros(4))
+result = mg.estimate(model, steps=5, chains=8)
+assert result.engine == "numpy"
+assert abs(mg.exact_log_z(model, method="enumeration") - mg.exact_log_z(model, method="elimination")) < 1e-12
+with pytest.raises(ValueError, match="NUMBA_DISABLE_JIT"):
+    mg.estimate(model, engine="numba")
+"""
+    in_a_fresh_interpreter(code, NUMBA_DISABLE_JIT="1")
+
+
+# ---------------------------------------------------------------- the cache on disk
+
+
+def twice(x):
+    return x + x
+
+
+def compiled(monkeypatch, place):
+    """The function as a new process would have it, its cache being in that place."""
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(place))
+    return kernel()(twice)
+
+
+def hits(function):
+    assert function(2.0) == 4.0
+    return sum(function.stats.cache_hits.values())
+
+
+def test_the_cache_is_used(monkeypatch, tmp_path):
+    assert hits(compiled(monkeypatch, tmp_path)) == 0
+    assert hits(compiled(monkeypatch, tmp_path)) == 1
+    monkeypatch.setattr(cache, "SOURCES", cache.SOURCES + 1)  # as if another file of the kernels had changed
+    assert hits(compiled(monkeypatch, tmp_path)) == 0
+
+
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+@pytest.mark.parametrize("damage", [lambda old: b"", lambda old: old[: len(old) // 2], lambda old: b"\x00" * 64])
+def test_a_spoiled_cache_is_replaced(monkeypatch, tmp_path, kind, damage):
+    compiled(monkeypatch, tmp_path)(2.0)
+    (file,) = tmp_path.rglob(f"*.{kind}")
+    file.write_bytes(damage(file.read_bytes()))
+    assert hits(compiled(monkeypatch, tmp_path)) == 0
+    assert hits(compiled(monkeypatch, tmp_path)) == 1
+
+
+def test_no_place_for_a_cache(monkeypatch, tmp_path):
+    """A file where a folder should be, no folder at all, and a full disk: compiled all the same."""
+    (tmp_path / "file").write_text("")
+    assert compiled(monkeypatch, tmp_path / "file" / "cache")(2.0) == 4.0
+    with monkeypatch.context() as patch:
+        patch.setattr("numba.core.caching.CompileResultCacheImpl._locator_classes", [])
+        assert hits(compiled(monkeypatch, tmp_path)) == 0
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("numba.core.caching.IndexDataCacheFile._open_for_write", full)
+    assert hits(compiled(monkeypatch, tmp_path)) == 0
+
+
+def test_the_cache_knows_every_file_of_the_kernels():
+    """What the modules of kernels import, and what that imports, is in the checksum."""
+    package = Path(mg.__file__).parent
+    todo = [package / "exact/transfer.py", package / "exact/planar.py", *(package / "engines").glob("*_kernel.py")]
+    # where jobs run changes nothing in a kernel
+    seen = {package / "parallel.py"}
+    while todo:
+        path = todo.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                folder = path.parents[node.level - 1]
+                names = [node.module] if node.module else [name.name for name in node.names]
+                found = [folder / f"{name.replace('.', '/')}.py" for name in names]
+                assert all(file.exists() for file in found), f"{path}: look for what {names} are"
+                todo += found
+    assert seen - {package / "parallel.py"} <= set(cache.FILES)
+    assert package / "random.py" in seen
+
+
+# ---------------------------------------------------------------- interrupts
+
+
+def test_long_calls_hear_an_interrupt():
+    ended = threading.Event()
+
+    def work():
+        _thread.interrupt_main()
+        ended.wait(60)
+        return ended.is_set()
+
+    with pytest.raises(KeyboardInterrupt):
+        interruptible(work)
+    assert not ended.is_set()
+    ended.set()
+    assert interruptible(lambda: 3) == 3
+    with np.errstate(over="ignore"):
+        assert interruptible(lambda: np.float64(1e308) * 10) == np.inf
+    with pytest.raises(ZeroDivisionError):
+        interruptible(lambda: 1 / 0)
+
+
+def test_the_reference_takes_large_models_in_small_pieces():
+    """No call into a library for longer than some tenths of a second."""
+    large = mg.rbm(np.ones((3000, 2000)), np.zeros(3000), np.zeros(2000))
+    plan = make_plan(large, chains=5000)
+    chunk = annealing._chains_together(plan)
+    assert chunk % annealing._ROWS == 0
+    assert chunk * large.weights.size < 1e9
+    assert annealing._chains_together(make_plan(random_rbm(np.random.default_rng(0), 20, 30), chains=5000)) == 4096

@@ -35,6 +35,9 @@ class Path:
         model, base, swap = plan.oriented()
         chains = np.arange(part.start, part.stop, dtype=np.uint64) + np.uint64(plan.first_chain)
         self.given = None if plan.start is None else plan.start[part]
+        if len(chains) == 1:  # NumPy adds up a single row of a sparse product in another order: take it twice
+            chains = np.repeat(chains, 2)
+            self.given = None if self.given is None else np.repeat(self.given, 2, axis=0)
         self.betas, self.seed, self.chains = plan.betas, plan.seed, chains
         self.move, self.sweeps = KERNELS[plan.transition], plan.sweeps
         natural = model.natural
@@ -52,8 +55,7 @@ class Path:
     def product(self, x: Array, weights: Any) -> Array:
         """Return x @ weights, row by row the same bits for any choice of chains."""
         if sp.issparse(weights):
-            # one chain alone goes through another routine, which adds in another order
-            return x @ weights if len(x) > 1 else (np.repeat(x, 2, axis=0) @ weights)[:1]
+            return x @ weights
         lead = int(self.chains[0]) % _ROWS
         rows = np.zeros((lead + len(x) + -(lead + len(x)) % _ROWS, x.shape[1]))
         rows[lead : lead + len(x)] = x
@@ -146,8 +148,8 @@ def anneal(plan: Plan, tick: Tick, watch: Watch | None = None) -> Array:
     for start in range(0, plan.chains, chunk):
         part = slice(start, min(start + chunk, plan.chains))
         for k, (log_w, v) in enumerate(method(Path(plan, part)), start=1):
-            log_weights[part] += log_w
+            log_weights[part] += log_w[: part.stop - part.start]
             if watch is not None and k in watch:
-                watch.note(k, part, log_weights[part], v)
+                watch.note(k, part, log_weights[part], v[: part.stop - part.start])
             tick((part.start + (part.stop - part.start) * k / plan.steps) / plan.chains)
     return log_weights

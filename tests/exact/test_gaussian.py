@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -165,3 +166,41 @@ def test_bad_discrete_input():
         gaussian_discrete_log_z(np.zeros((2, 3)), np.zeros(2), np.ones(2), np.zeros(2), (0.0, 1.0))
     with pytest.raises(ValueError, match="precision must be positive"):
         integrate_out(np.zeros((2, 3)), np.zeros(2), np.zeros(2))
+
+
+def in_fractions(w, b, c, p, q):
+    """ln Z by elimination without any rounding."""
+    n, m = w.shape
+    size = n + m
+    rows = [[Fraction(0)] * size for _ in range(size)]
+    for i, x in enumerate([*p, *q]):
+        rows[i][i] = Fraction(x)
+    for i, j in itertools.product(range(n), range(m)):
+        rows[i][n + j] = rows[n + j][i] = -Fraction(w[i, j])
+    right = [Fraction(x) for x in [*b, *c]]
+    log_det, quadratic = 0.0, Fraction(0)
+    for k in range(size):
+        assert rows[k][k] > 0
+        log_det += math.log(rows[k][k])
+        quadratic += right[k] ** 2 / rows[k][k]
+        for i in range(k + 1, size):
+            ratio = rows[i][k] / rows[k][k]
+            rows[i] = [x - ratio * y for x, y in zip(rows[i], rows[k], strict=True)]
+            right[i] -= ratio * right[k]
+    return 0.5 * (size * math.log(2 * math.pi) - log_det + float(quadratic))
+
+
+@pytest.mark.parametrize("gap", [1e-3, 1e-6, 1e-7, 1e-8, 1e-9])
+@pytest.mark.parametrize("linear", [0.0, 1e-4, 1.0])
+def test_near_singularity_nine_digits_are_right(gap, linear):
+    """Double precision loses them from a gap of about 10⁻⁶ on; then the sum is repeated in extended precision."""
+    for seed in range(4):
+        w, b, c, p, q = model(np.random.default_rng(seed), 4, 3, 1.0 - gap)
+        args = w, linear * b, linear * c, p, q
+        assert gaussian_gaussian_log_z(*args) == pytest.approx(in_fractions(*args), rel=1e-9, abs=1e-9)
+
+
+def test_refused_where_nine_digits_would_take_too_long(monkeypatch):
+    monkeypatch.setattr(gaussian, "_MOST_EXTENDED", 0)
+    with pytest.raises(ValueError, match="so nearly singular that ln Z"):
+        gaussian_gaussian_log_z(*model(np.random.default_rng(0), 4, 3, 1.0 - 1e-9))

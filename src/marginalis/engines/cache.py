@@ -15,14 +15,8 @@ logger = logging.getLogger("marginalis")
 
 _PACKAGE = Path(__file__).parents[1]
 # Every file that kernels are made of or read constants from; a test follows their imports.
-FILES = tuple(
-    sorted(
-        [
-            *(_PACKAGE / "engines").glob("*.py"),
-            *(_PACKAGE / name for name in ("exact/planar.py", "exact/transfer.py", "random.py", "units.py")),
-        ]
-    )
-)
+_OTHERS = "exact/planar.py", "exact/transfer.py", "checks.py", "random.py", "units.py"
+FILES = sorted([*(_PACKAGE / "engines").glob("*.py"), *(_PACKAGE / name for name in _OTHERS)])
 SOURCES = zlib.crc32(b"".join(path.read_bytes() for path in FILES))
 
 

@@ -17,6 +17,9 @@ Array = NDArray[np.float64]
 _DENSE_SIDE = 3000  # the smaller side up to which a sparse W is worth a dense Schur complement
 _LOG_2PI = math.log(2.0 * math.pi)
 _CHUNK_BITS = 20
+_EPS = 2.0**-52
+_PROMISED = 1e-9  # relative accuracy, absolute for |ln Z| < 1
+_MOST_EXTENDED = 1e9  # multiplications in extended precision, which has no library to do them
 
 
 def gaussian_gaussian_log_z(W: Any, b: Array, c: Array, precision_v: Array, precision_h: Array) -> float:
@@ -27,7 +30,7 @@ def gaussian_gaussian_log_z(W: Any, b: Array, c: Array, precision_v: Array, prec
     complement I − B'B of the smaller is factored; where a sparse W has two large sides, Λ itself is.
 
     The integral exists only if Λ is positive definite. `ValueError` otherwise, and also when Λ is so nearly
-    singular that rounding decides.
+    singular that rounding decides, or leaves less than nine digits after a second try in extended precision.
     """
     b, p = _gaussian_side("b", b, "precision_v", precision_v)
     c, q = _gaussian_side("c", c, "precision_h", precision_h)
@@ -36,17 +39,46 @@ def gaussian_gaussian_log_z(W: Any, b: Array, c: Array, precision_v: Array, prec
     _check_weights(W, len(b), len(c))
     if len(b) < len(c):
         W, b, c, p, q = W.T, c, b, q, p
-    W, b, c = _unit_precision(W, b, c, p, q)
+    given = W, b, c, p, q
+    W, b, c = _unit_precision(*given)
     if sparse and len(c) > _DENSE_SIDE:
         joint = sp.bmat([[sp.identity(len(b)), -W], [-W.T, sp.identity(len(c))]], format="csc")
-        beta = np.concatenate([b, c])
-        log_det, quadratic = _sparse_factor(joint, beta)
+        log_det, quadratic, error = _sparse_factor(joint, np.concatenate([b, c]))
+        own = 0.0
     else:
-        log_det, quadratic = _dense_factor(*_schur(W, b, c))
-        quadratic += float(b @ b)
-    units = len(b) + len(c)
-    log_det += math.fsum(np.log(p)) + math.fsum(np.log(q))
-    return 0.5 * (units * _LOG_2PI - log_det + quadratic)
+        log_det, quadratic, error = _dense_factor(*_schur(W, b, c))
+        own = float(b @ b)
+    constant = (len(b) + len(c)) * _LOG_2PI - math.fsum(np.log(p)) - math.fsum(np.log(q)) + own
+    value = 0.5 * (constant - log_det + quadratic)
+    if error > _PROMISED * max(1.0, abs(value)):
+        gain = float(np.finfo(np.longdouble).eps) / _EPS
+        operations = len(c) ** 2 * (len(b) + len(c))
+        if not error * gain <= _PROMISED * max(1.0, abs(value)) or operations > _MOST_EXTENDED:
+            raise ValueError(
+                f"this Gaussian model is so nearly singular that ln Z = {value:.6g} is known to about {error:.1g} only"
+            )
+        value = _in_extended_precision(*given)
+    return value
+
+
+def _in_extended_precision(W: Any, *vectors: Array) -> float:
+    """Return the same as `gaussian_gaussian_log_z` by a Cholesky factorisation in long doubles, row by row."""
+    wide = np.longdouble
+    b, c, p, q = (x.astype(wide) for x in vectors)
+    W = (W.toarray() if sp.issparse(W) else W).astype(wide) / np.sqrt(p)[:, None] / np.sqrt(q)
+    b, c = b / np.sqrt(p), c / np.sqrt(q)
+    matrix, y = np.identity(len(c), dtype=wide) - W.T @ W, c + W.T @ b
+    for k in range(len(c)):
+        if not matrix[k, k] > 0:
+            raise _not_definite()
+        matrix[k, k] = np.sqrt(matrix[k, k])
+        matrix[k + 1 :, k] /= matrix[k, k]
+        y[k] /= matrix[k, k]
+        y[k + 1 :] -= matrix[k + 1 :, k] * y[k]
+        matrix[k + 1 :, k + 1 :] -= np.outer(matrix[k + 1 :, k], matrix[k + 1 :, k])
+    log_2pi = np.log(2 * np.arctan2(wide(0), wide(-1)))
+    logs = 2 * np.log(np.diag(matrix)).sum() + np.log(p).sum() + np.log(q).sum()
+    return float(((len(b) + len(c)) * log_2pi - logs + y @ y + b @ b) / 2)
 
 
 def gaussian_marginal(W: Any, b: Array, c: Array, precision_v: Array, precision_h: Array) -> tuple[Array, Array]:
@@ -58,7 +90,9 @@ def gaussian_marginal(W: Any, b: Array, c: Array, precision_v: Array, precision_
     """
     W, b, c = _unit_precision(W, b, c, precision_v, precision_h)
     schur, linear = _schur(W, b, c)
-    factor = _cholesky(schur)
+    if not len(c):
+        return np.zeros((0, 0)), np.zeros(0)
+    factor, _ = _cholesky(schur)
     root = solve_triangular(factor, np.identity(len(c)), lower=True, trans="T")
     return root / np.sqrt(precision_h)[:, None], solve_triangular(factor, linear, lower=True)
 
@@ -159,29 +193,37 @@ def _accept(norm_of_inverse: float, size: int) -> None:
         raise _not_definite()
 
 
-def _dense_factor(matrix: Array, vector: Array) -> tuple[float, float]:
-    """ln det A and x'A⁻¹x by Cholesky."""
-    factor = _cholesky(matrix)
-    return 2.0 * math.fsum(np.log(np.diag(factor))), float(vector @ cho_solve((factor, True), vector))
-
-
-def _cholesky(matrix: Array) -> Array:
-    """Return the lower factor of a matrix that is positive definite beyond doubt."""
+def _dense_factor(matrix: Array, vector: Array) -> tuple[float, float, float]:
+    """ln det A and x'A⁻¹x by Cholesky, and about the error of their sum."""
     if not len(matrix):
-        return matrix
+        return 0.0, 0.0, 0.0
+    factor, inverse = _cholesky(matrix)
+    quadratic = float(vector @ cho_solve((factor, True), vector))
+    return 2.0 * math.fsum(np.log(np.diag(factor))), quadratic, _error(inverse, len(matrix), quadratic)
+
+
+def _error(norm_of_inverse: float, size: int, quadratic: float) -> float:
+    """Return what rounding of the entries, which are of order one, does to ln det A and x'A⁻¹x."""
+    return _EPS * norm_of_inverse * (math.sqrt(size) + quadratic)
+
+
+def _cholesky(matrix: Array) -> tuple[Array, float]:
+    """Return the lower factor of a matrix that is positive definite beyond doubt, and the norm of its inverse."""
     try:
         factor = cholesky(matrix, lower=True)
     except np.linalg.LinAlgError:
         raise _not_definite() from None
     norm = float(np.abs(matrix).sum(axis=0).max())
     reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")  # 1/(‖A‖‖A⁻¹‖)
-    _accept(1.0 / (reciprocal * norm) if reciprocal else math.inf, len(matrix))
-    return factor
+    inverse = 1.0 / (reciprocal * norm) if reciprocal else math.inf
+    _accept(inverse, len(matrix))
+    return factor, inverse
 
 
-def _sparse_factor(matrix: Any, vector: Array) -> tuple[float, float]:
-    """ln det A and x'A⁻¹x by a sparse LU that pivots on the diagonal, so that it is an LDL'.
+def _sparse_factor(matrix: Any, vector: Array) -> tuple[float, float, float]:
+    """ln det A and x'A⁻¹x, and about the error of their sum.
 
+    By a sparse LU that pivots on the diagonal, so that it is an LDL'.
     A symmetric matrix is positive definite if and only if those pivots are positive.
     """
     options = {"SymmetricMode": True}
@@ -192,8 +234,9 @@ def _sparse_factor(matrix: Any, vector: Array) -> tuple[float, float]:
     pivots = lu.U.diagonal()
     if not np.array_equal(lu.perm_r, lu.perm_c) or not (pivots > 0).all():
         raise _not_definite()
-    _accept(_inverse_norm(lu.solve, matrix.shape[0]), matrix.shape[0])
-    return math.fsum(np.log(pivots)), float(vector @ lu.solve(vector))
+    inverse, quadratic = _inverse_norm(lu.solve, matrix.shape[0]), float(vector @ lu.solve(vector))
+    _accept(inverse, matrix.shape[0])
+    return math.fsum(np.log(pivots)), quadratic, _error(inverse, matrix.shape[0], quadratic)
 
 
 def _inverse_norm(solve: Callable[[Array], Array], n: int) -> float:
