@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint study bench bench-others clean
+.PHONY: demo test test-lowest lint study bench bench-others clean
 
 .venv/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -20,6 +20,19 @@ lint: .venv/.installed
 test: lint
 	$(BIN)/python -m pytest
 
+# Warnings are errors in the tests, and newer versions of what these versions bring along would warn.
+LOWEST_TOO := click==8.2.0 pyparsing==3.1.0
+
+test-lowest:  ## the tests with the lowest versions that pyproject.toml declares, in an environment of their own
+	$(PYTHON) -m venv --clear .venv-lowest
+	$(PYTHON) -c "import re, tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+	  needed = project['dependencies'] + project['optional-dependencies']['dev']; \
+	  print(*(re.sub('>=([^,]*).*', r'==\1', x) for x in needed if not x.startswith(('ruff', 'mypy'))), sep='\n')" \
+	  > .venv-lowest/versions.txt
+	.venv-lowest/bin/python -m pip install --quiet --requirement .venv-lowest/versions.txt $(LOWEST_TOO)
+	.venv-lowest/bin/python -m pip install --quiet --no-deps --editable .
+	NUMBA_CACHE_DIR=$(CURDIR)/.venv-lowest/kernels .venv-lowest/bin/python -m pytest -p no:cacheprovider
+
 study: .venv/.installed  ## the heavier statistical studies
 	$(BIN)/python -m pytest -m study
 
@@ -31,5 +44,5 @@ bench-others: .venv/.installed  ## the same, with the other packages in benchmar
 	$(BIN)/python benchmarks/bench.py
 
 clean:
-	rm -rf .venv demo benchmarks/limit
+	rm -rf .venv .venv-lowest demo benchmarks/limit
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
