@@ -243,3 +243,20 @@ def test_thermodynamics_draws_two_standard_errors(thermal):
         (bars,) = axes.containers[0][2]
         reach = [(top - bottom) / 2 for (_, bottom), (_, top) in bars.get_segments()]
         assert reach == pytest.approx(2 * getattr(thermal, name + "_error")[[1, 0, 2]] / 10)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 9])
+def test_convergence_draws_every_series(number):
+    """With the exact value; the third and later ones were left out once."""
+    series = {
+        f"method {i}": [make_estimate(RNG.normal(i, 0.1, 100), steps=k) for k in (10, 100, 1000)] for i in range(number)
+    }
+    figure = plots.convergence(series, -2.0)
+    check_drawn(figure)
+    (axes,) = figure.axes
+    bars = [x for x in axes.containers if x.get_label() in series]
+    assert [x.get_label() for x in bars] == list(series)
+    assert len({(x[0].get_color(), x[0].get_marker()) for x in bars}) == number
+    for drawn, estimates in zip(bars, series.values(), strict=True):
+        assert drawn[0].get_ydata() == pytest.approx([r.free_energy for r in estimates])
+        assert drawn[0].get_xdata() == pytest.approx([10, 100, 1000], rel=0.15)

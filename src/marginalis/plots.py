@@ -14,12 +14,13 @@ from scipy.special import boxcox, expit
 from . import confidence
 from .bounds import Bounds
 from .estimate import Estimate, decimals
-from .io import write_whole
+from .files import write_whole
 from .thermodynamics import Thermodynamics
 from .units import Array
 
 FORMATS = ("png", "pdf", "svg", "jpg")
 COLOURS = ("#c44e52", "#4c72b0", "#55a868", "#8172b3")
+_MARKERS = "osD^v"
 _POINTS = 400  # of a line: more cannot be told apart
 
 
@@ -156,10 +157,13 @@ def convergence(results: Mapping[str, Sequence[Estimate]], exact: float) -> Any:
     """F against the number of steps, one line per method, with the exact value."""
     figure, (axes,) = _figure(4.0)
     axes.axhline(exact, color="black", lw=1, label="exact")
-    for (name, estimates), colour, shift in zip(results.items(), COLOURS, (0.96, 1.04), strict=False):
-        steps = [shift * r.steps for r in estimates]  # moved apart, so that both error bars are seen
+    number = len(results)
+    shifts = 1.04 ** (np.linspace(-1.0, 1.0, number) * min(number - 1, 3))  # moved apart: all error bars are seen
+    for place, ((name, estimates), shift) in enumerate(zip(results.items(), shifts, strict=True)):
+        colour, marker = COLOURS[place % len(COLOURS)], _MARKERS[place // len(COLOURS) % len(_MARKERS)]
+        steps = [shift * r.steps for r in estimates]
         values, errors = [r.free_energy for r in estimates], [2 * r.stderr for r in estimates]
-        axes.errorbar(steps, values, errors, fmt="o-", ms=4, lw=1, capsize=3, color=colour, label=name)
+        axes.errorbar(steps, values, errors, fmt=f"{marker}-", ms=4, lw=1, capsize=3, color=colour, label=name)
     axes.set_xscale("log")
     axes.set_xlabel("annealing steps K")
     axes.set_ylabel("free energy F (bars: ±2 standard errors)")
