@@ -104,3 +104,100 @@ def test_join_keeps_the_notes_of_both():
     second = make_estimate([2.0], runs=((1, 0, 1),), notes=("b", "c"))
     assert (first + second).notes == ("a", "b", "c")
     assert (first + second).warnings[-3:] == ("a", "b", "c")
+
+
+def test_join_keeps_the_larger_rounding():
+    """In either order: the interval reaches as far as the worse of the two."""
+    first = make_estimate(np.zeros(100), rounding=0.25)
+    second = make_estimate(np.zeros(100), runs=((1, 0, 100),))
+    for joined in (first + second, second + first):
+        assert joined.rounding == 0.25
+        assert joined.interval == (joined.free_energy - 0.25, joined.free_energy + 0.25)
+
+
+# ---------------------------------------------------------------- bases that hold variables
+
+
+def silent_misses(models, base, **options):
+    """How many of some estimates exclude the exact value without a warning, and how many are warned of."""
+    missed = warned = 0
+    for seed, model in enumerate(models):
+        exact = -mg.exact_log_z(model)
+        r = mg.estimate(model, base=base, seed=seed, **(dict(steps=100, chains=200) | options))
+        low, high = r.interval
+        missed += not r.warnings and not low <= exact + 1e-9 * abs(exact) <= high + 2e-9 * abs(exact)
+        warned += any("the base holds" in w for w in r.warnings)
+    return missed, warned
+
+
+@pytest.mark.parametrize("units", ["spin", "binary", "categorical:2", ("spin", "binary")])
+@pytest.mark.parametrize("temperature", [1e-2, 1e-4, 1e-6])
+def test_a_base_that_holds_variables_of_a_cold_model_is_told(units, temperature):
+    """All weights may agree there, on a value that is far off."""
+    rng = np.random.default_rng(1)
+    models = [random_rbm(rng, 10, 12, scale=22**-0.5, units=units, temperature=temperature) for _ in range(6)]
+    missed, warned = silent_misses(models, "biases")
+    assert missed == 0
+    assert warned == 6
+    assert silent_misses(models, "uniform")[1] == 0
+
+
+def test_given_and_gaussian_sides_are_looked_at():
+    rng = np.random.default_rng(2)
+    model = random_rbm(rng, 10, 12, scale=0.3, temperature=0.01)
+    side = 50.0 * np.where(rng.random(10) < 0.5, -1.0, 1.0)
+    assert "holds 10 of 22" in mg.estimate(model, base=(side, np.zeros(12)), steps=10).warnings[-1]
+    w, b, c = 0.5 * rng.normal(size=(4, 8)), rng.normal(size=4), rng.normal(size=8)
+    mixed = mg.rbm(w, b, c, units=("gaussian", "binary"), temperature=0.001)
+    for model in (mixed, mixed.transposed()):
+        assert any("the base holds" in x for x in mg.estimate(model, base="biases", steps=10).warnings)
+    sparse = mg.ising_grid((4, 4), field=0.1, temperature=0.01)
+    assert any("holds 16 of 16" in x for x in mg.estimate(sparse, base="biases", steps=10).warnings)
+    assert any("holds 16 of 16" in x for x in mg.bound(sparse, base="biases", steps=10).warnings)
+    assert any("holds 16 of 16" in x for x in mg.estimate(sparse, base="biases", tolerance=0.1).warnings)
+
+
+def test_harmless_bases_are_not_warned_of():
+    """Moderate fields; couplings too weak to matter beside strong ones; a sure field wherever the couplings agree."""
+    rng = np.random.default_rng(3)
+    warm = [random_rbm(rng, 10, 12, scale=s, units=u) for s in (0.2, 0.5, 1.0) for u in ("spin", "binary")]
+    for base in ("biases", "mean-field"):
+        assert silent_misses(warm, base)[1] == 0
+    w = rng.normal(size=(10, 12))
+    ruled = mg.rbm(w, 40.0 * np.sign(w.sum(axis=1)), np.full(12, 40.0))
+    assert mg.estimate(ruled, base="biases", steps=10).warnings == ()
+    corner = mg.ising_grid((4, 4), field=2.5, temperature=0.05)  # no site is sure by itself but those at the corners
+    assert mg.estimate(corner, base="biases", steps=10).warnings == ()
+    rows = rng.random((1000, 10)) < np.linspace(0.001, 0.5, 10)
+    trained = random_rbm(rng, 10, 12, units="binary")
+    assert mg.estimate(trained, base=mg.data_base(trained, rows), steps=100).warnings == ()
+
+
+# ---------------------------------------------------------------- numbers too large
+
+
+@pytest.mark.parametrize("base", ["uniform", "biases", "mean-field"])
+@pytest.mark.parametrize("units", [("gaussian", "binary"), ("binary", "gaussian"), "gaussian", "spin", "categorical:2"])
+@pytest.mark.parametrize("place", ["visible", "hidden", "weight"])
+@pytest.mark.parametrize("size", [1e153, 1e200, 1e307])
+def test_huge_parameters_are_refused_or_right(base, units, place, size):
+    """Never infinite, never sure of a wrong number, and no warning of NumPy's (they are errors here)."""
+    w, b, c = np.full((2, 2), 0.3), np.zeros(2), np.zeros(2)
+    {"visible": b, "hidden": c, "weight": w[0]}[place][0] = size
+    try:
+        model = mg.rbm(w, b, c, units=units)
+        exact = -mg.exact_log_z(model)
+    except ValueError:
+        return
+    for answer in (mg.estimate, mg.bound):
+        refused = ""
+        try:
+            r = answer(model, base=base, steps=10, chains=20)
+        except ValueError as error:
+            refused = str(error)
+        if refused:
+            assert "floating point" in refused or "lost in rounding" in refused
+            continue
+        assert math.isfinite(r.free_energy)
+        assert r.warnings or abs(r.free_energy - exact) <= 5 * r.stderr + 1e-9 * abs(exact)
+        assert all(len(x) < 300 for x in r.warnings)

@@ -156,3 +156,40 @@ def test_errors_are_those_of_the_jackknife(slope):
     found = averages(np.arange(n))
     for k, name in enumerate(QUANTITIES):
         assert found[2 * k + 1] == pytest.approx(jackknife[2 * k], rel=0.25), name
+
+
+@pytest.mark.parametrize("size", [1e70, 1e100, 1e150])
+def test_huge_couplings(size):
+    """Energies to their digits, and what is lost in rounding with an error that says so."""
+    model = random_rbm(np.random.default_rng(4), 3, 4)
+    huge = mg.rbm(size * model.weights, size * model.visible_bias, size * model.hidden_bias)
+    t = mg.thermodynamics(huge, [0.5, 1.0], steps=50, chains=100)
+    exact = mg.exact_log_z(huge)
+    assert t.energy == pytest.approx([-exact, -exact], rel=1e-9)
+    assert t.log_z == pytest.approx([exact / 2, exact], rel=1e-9)
+    assert (np.abs(t.entropy) <= 5 * t.entropy_error).all()
+    assert (np.abs(t.heat_capacity) <= 5 * t.heat_capacity_error).all()
+    assert any("S and C are lost" in w for w in t.warnings)
+
+
+@pytest.mark.parametrize("size", [1e160, 1e300])
+def test_couplings_too_large_for_a_heat_capacity(size):
+    model = random_rbm(np.random.default_rng(4), 3, 4)
+    huge = mg.rbm(size * model.weights, size * model.visible_bias, size * model.hidden_bias)
+    with pytest.raises(ValueError, match="too large for floating point"):
+        mg.thermodynamics(huge, [0.5, 1.0], steps=50, chains=100)
+
+
+def test_betas_that_cannot_be_told_apart():
+    """Neighbouring doubles may fall together as parts of the largest; and tiny ones vanish beside it."""
+    model = random_rbm(np.random.default_rng(4), 3, 4)
+    close = [1.9999999999999996, 1.9999999999999998, 3.0, 5e-324, 0.0]
+    t = mg.thermodynamics(model, close, steps=50, chains=100)
+    assert t.log_z[0] == pytest.approx(t.log_z[1])
+    assert t.log_z[3] == t.log_z[4] == pytest.approx(7 * math.log(2.0))
+    assert np.isfinite(t.ess).all()
+    for beta in (1e308, 5e-324):
+        with pytest.raises(ValueError, match="betas go up to"):
+            mg.thermodynamics(random_rbm(np.random.default_rng(4), 3, 4, scale=9.0), [beta])
+    with pytest.raises(ValueError, match="there is no option 'whole_model' here"):
+        mg.thermodynamics(model, [1.0], whole_model=True)

@@ -2,6 +2,7 @@
 
 import logging
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -105,6 +106,10 @@ def test_z_stays_unbiased():
         (dict(budget=3), "budget goes with tolerance"),
         (dict(tolerance=0.1, chains=10), "tolerance chooses the chains itself"),
         (dict(tolerance=0.1, steps=0), "steps"),
+        (dict(tolerance=1e-200), "tolerance is 1e-200; F is of the size of"),
+        (dict(tolerance=5e-324, budget=1e-3), "tolerance is 4.94066e-324"),
+        (dict(tolerance=math.inf), "tolerance is inf; it must be finite"),
+        (dict(tolerance=0.1, budget=math.nan), "budget is nan; it must be finite"),
     ],
 )
 def test_bad_arguments(options, message):
@@ -184,3 +189,51 @@ def test_batches_change_nothing(plans, monkeypatch):
     parts = mg.estimate(model, **options)
     assert next(p.chains for p in plans if p.seed == 0) == 256 < parts.chains
     assert np.array_equal(parts.log_weights, at_once.log_weights)
+
+
+@pytest.mark.parametrize("options", [{}, dict(budget=1e308), dict(budget=1e-300), dict(steps=5)])
+@pytest.mark.parametrize("tolerance", [1e154, 1e308])
+def test_any_tolerance_is_a_number(tolerance, options):
+    r = mg.estimate(rbm_gaussian(4, 5), tolerance=tolerance, **options)
+    assert half_width(r) < 1.0
+    assert r.chains == 256
+
+
+def test_a_budget_does_not_pay_for_the_start(monkeypatch):
+    """Import and compilation may take seconds: the clock starts when they are over."""
+    now, run = [0.0], tolerance.run_plan
+
+    def slow(plan, *rest):
+        now[0] += 100.0 if plan.chains == 1 else 0.0  # the first look
+        return run(plan, *rest)
+
+    class Clock:
+        perf_counter = staticmethod(lambda: now[0])
+
+    monkeypatch.setattr(tolerance, "run_plan", slow)
+    monkeypatch.setattr(tolerance, "time", Clock)
+    r = mg.estimate(rbm_gaussian(8, 12, temperature=0.5), tolerance=0.05, budget=1.0)
+    assert r.warnings == ()
+    assert half_width(r) <= 0.05
+    assert r.seconds >= 100.0
+
+
+def test_rounding_ends_the_search(monkeypatch):
+    """More chains would not help: it stops and says so, and keeps what else there is to say."""
+    run = tolerance.run_plan
+
+    def coarse(plan, *rest):
+        return replace(run(plan, *rest), rounding=0.5, notes=("something",))
+
+    monkeypatch.setattr(tolerance, "run_plan", coarse)
+    r = mg.estimate(rbm_gaussian(4, 5), tolerance=0.1)
+    assert r.notes == ("something", "rounding allows no less: the interval is ± 0.5, and the tolerance 0.1")
+    assert r.chains <= 1000
+
+
+def test_single_precision_gives_way(monkeypatch, plans):
+    """Where its rounding alone is wider than the tolerance."""
+    monkeypatch.setattr(engines, "_SINGLE", 1e-2)
+    r = mg.estimate(rbm_gaussian(8, 12, temperature=0.2), tolerance=0.05)
+    assert half_width(r) <= 0.05
+    assert {plan.precision for plan in plans[2:]} == {"double"}

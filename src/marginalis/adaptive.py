@@ -31,6 +31,13 @@ _BINS = 32  # of the path, in each of which g is taken as constant
 _EVEN = 0.1  # part of the length that is spread evenly, against what a pilot has missed
 
 
+def check_options(options: dict[str, Any]) -> None:
+    """Raise a ValueError if there is one that no caller may choose, before it is one too many."""
+    unknown = set(options) - (set(inspect.signature(make_plan).parameters) - {"model", "whole_model"})
+    if unknown:
+        raise ValueError(f"there is no option {min(unknown)!r} here")
+
+
 def ready_plan(
     model: BipartiteMRF,
     threads: int,
@@ -38,12 +45,12 @@ def ready_plan(
     steps: int | None = None,
     chains: int | None = None,
     schedule: str | ArrayLike | None = None,
+    whole_model: bool = False,
     **options: Any,
 ) -> Plan:
     """Make a plan; run the pilots of an adaptive schedule, which is the default unless `steps` is given."""
-    unknown = set(options) - set(inspect.signature(make_plan).parameters)
-    if unknown:
-        raise ValueError(f"there is no option {min(unknown)!r} here")
+    check_options(options)
+    options["whole_model"] = whole_model
     options["chains"] = DEFAULT_CHAINS if chains is None else chains
     if schedule is None:
         schedule = "adaptive" if steps is None else "linear"
@@ -54,6 +61,7 @@ def ready_plan(
     return replace(plan, betas=fit_schedule(plan, threads), schedule="adaptive")
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of what overflows nothing is learnt: the steps are even
 def fit_schedule(plan: Plan, threads: int) -> Array:
     """Return β_0 … β_K, as many as the plan has, at equal distances in thermodynamic length.
 
@@ -74,6 +82,7 @@ def fit_schedule(plan: Plan, threads: int) -> Array:
     return betas
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def refit(betas: Array, watch: Watch, steps: int) -> Array:
     """Return `steps` steps of equal length by what was seen of every step of a pilot on the path `betas`."""
     return equal_lengths(betas, np.diff(watch.log_weights, axis=0, prepend=0.0).var(axis=1), steps)

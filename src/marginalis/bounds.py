@@ -18,11 +18,11 @@ import numpy as np
 from scipy.special import log_expit, ndtri
 
 from . import confidence, engines
-from .adaptive import ready_plan
+from .adaptive import check_options, ready_plan
 from .checks import real_number, whole
 from .confidence import log_mean_exp
 from .data import visible_rows
-from .estimate import Estimate, decimals, finite, run_plan
+from .estimate import Estimate, decimals, doubts_about_digits, finite, run_plan
 from .exact.sampling import sample_visible
 from .models import BipartiteMRF, as_model
 from .parallel import Tick, cores
@@ -95,7 +95,7 @@ class Bounds:
     @property
     def interval(self) -> tuple[float, float]:
         """Interval of F about `free_energy` with the same confidence, for a normal error."""
-        reach = float(ndtri(0.5 + self.confidence / 2.0)) * self.stderr
+        reach = max(float(ndtri(0.5 + self.confidence / 2.0)) * self.stderr, self.forward.rounding)
         return self.free_energy - reach, self.free_energy + reach
 
     @cached_property
@@ -124,7 +124,7 @@ class Bounds:
                 f"only about {self.overlap:.1f} chains of one direction overlap with the other: do not trust Bennett's "
                 "estimate, only the bounds; raise steps"
             )
-        return tuple(found)
+        return (*found, *doubts_about_digits(self.forward.log_weights), *self.forward.notes)
 
     def _reach(self, forward_is_higher: bool) -> float:
         """How far the intervals of the two directions reach towards each other."""
@@ -217,6 +217,7 @@ def bound(
     level = real_number(confidence, "confidence")
     if not 0.0 < level < 1.0:
         raise ValueError(f"confidence is {confidence!r}; it must lie between 0 and 1")
+    check_options(options)
     threads = cores(threads)
     begin = time.perf_counter()
     with ticker(progress, "forward and reverse") as tick:
@@ -317,7 +318,7 @@ def bennett(forward: Array, reverse: Array) -> Bennett:
     low, high, reach = min(ends), max(ends), 1.0
     while excess(low) > 0.0 or excess(high) < 0.0:
         low, high, reach = low - reach, high + reach, 2.0 * reach
-    delta = float(brentq(excess, low, high, xtol=1e-12)) if low < high else low
+    delta = float(brentq(excess, low, high, xtol=1e-12, maxiter=2000)) if low < high else low
     # Σf²/(Σf)² of each direction
     inverse = [
         math.exp(log_mean_exp(2.0 * log_values) - 2.0 * log_mean_exp(log_values)) / len(log_values)

@@ -165,9 +165,10 @@ def doubts(log_weights: Array) -> tuple[str, ...]:
     if n < FEW_CHAINS:
         found.append(f"{n} chains are too few to judge the interval by; raise chains")
     elif ess < LOW_ESS or (ess < AMPLE_ESS and foretold_error(log_weights) > LARGE_ERROR):
+        width = spread(log_weights)
         found.append(
             f"the effective sample size is {ess:.1f} of {n} chains and the log-weights spread by "
-            f"{spread(log_weights):.1f}: the interval may be too narrow; raise steps"
+            f"{width:.{'1f' if width < 1e6 else '2g'}}: the interval may be too narrow; raise steps"
         )
     if share > LARGE_SHARE and n > 2:
         found.append(f"one chain carries {share:.0%} of the weight: do not trust the interval; raise steps")

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import confidence, engines
 from .adaptive import ready_plan
-from .bases import Base
+from .bases import Base, held_variables
 from .curve import Curve
 from .models import BipartiteMRF
 from .parallel import Tick, cores
@@ -104,7 +104,7 @@ class Estimate:
         found = confidence.doubts(self.log_weights)
         if self.steps == 1:
             found += ("steps is 1: this is plain importance sampling from the base, without annealing",)
-        return found + self.notes
+        return found + doubts_about_digits(self.log_weights) + self.notes
 
     @property
     def plan_in_words(self) -> str:
@@ -135,6 +135,7 @@ class Estimate:
             engine=self.engine if self.engine == other.engine else f"{self.engine}+{other.engine}",
             curve=self.curve + other.curve if self.curve is not None and other.curve is not None else None,
             notes=tuple(dict.fromkeys(self.notes + other.notes)),
+            rounding=max(self.rounding, other.rounding),
         )
 
     __add__ = join
@@ -289,6 +290,7 @@ def estimate(
 
 
 _RECORD_BYTES = 1 << 28
+_COARSE = 1e-3  # rounding of log-weights that is worth a warning
 
 
 def recorded_steps(plan: Plan) -> NDArray[np.int64]:
@@ -321,5 +323,24 @@ def run_plan(plan: Plan, engine: str, threads: int, tick: Tick, watch: Watch | N
         seconds=time.perf_counter() - start,
         runs=((plan.seed, plan.first_chain, plan.chains),),
         fingerprint=plan.fingerprint(),
+        notes=_doubts_about_base(plan),
         rounding=rounding,
+    )
+
+
+def doubts_about_digits(log_weights: Array) -> tuple[str, ...]:
+    """What is wrong with weights whose logs are so large that rounding hides their spread."""
+    top = float(log_weights.max())
+    if math.ulp(top) < _COARSE:
+        return ()
+    return (f"the log-weights, of size {abs(top):.2g}, are rounded to {math.ulp(top):.1g}: the error is not known",)
+
+
+def _doubts_about_base(plan: Plan) -> tuple[str, ...]:
+    """What can be seen before the run, and not in its weights."""
+    if plan.parts.annealed is None or not (held := held_variables(plan.parts.annealed, plan.parts.base)):
+        return ()
+    return (
+        f"the base holds {held} of {plan.parts.annealed.n_variables} variables in one state, in which the couplings "
+        "need not leave them: what lies elsewhere is missed without a sign in the weights; start from base='uniform'",
     )

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import confidence
-from .adaptive import ready_plan
+from .adaptive import check_options, ready_plan
 from .checks import real_array, whole
 from .confidence import log_mean_exp
 from .estimate import decimals, finite, run_plan
@@ -29,6 +29,9 @@ from .progress import ticker
 from .units import Array, Gaussian
 from .watch import Watch
 
+_FINE = 1e-9  # rounding below this is nobody's concern,
+_COARSE = 1e-3  # and above this a reason for a warning
+_LARGE = 1e70  # fields whose squares, squared, would overflow
 QUANTITIES = ("log_z", "energy", "entropy", "heat_capacity")
 
 
@@ -117,18 +120,23 @@ def thermodynamics(
         raise ValueError("thermodynamics serves discrete units only: a Gaussian side has no state at β = 0")
     if "base" in options:
         raise ValueError("thermodynamics starts from the uniform base, which is β = 0; leave base out")
+    check_options(options)
     begin = time.perf_counter()
-    places, back = np.unique(wanted, return_inverse=True)
-    largest = float(places[-1]) or 1.0
-    hot = replace(model, temperature=1.0 / largest)
+    largest = float(wanted.max()) or 1.0
+    places, back = np.unique(wanted / largest, return_inverse=True)
+    try:
+        hot = replace(model, temperature=1.0 / largest)
+    except ValueError as error:
+        raise ValueError(f"betas go up to {largest:g}, too far for this model: {error}") from None
     workers = cores(threads)
     with ticker(progress, "thermodynamics") as tick:
         plan = ready_plan(hot, workers, whole_model=True, **options)
-        inner = places[places > 0.0] / largest
+        inner = places[places > 0.0]
         path = np.union1d(plan.betas, inner)
         plan = replace(plan, betas=np.repeat(path, np.where(np.isin(path, inner), stay, 1)))
         stops = np.searchsorted(plan.betas, inner)[:, None] + np.arange(stay)
-        watch = Watch(stops.ravel(), plan.chains, _Look(plan), 3, group=stay)
+        look = _Look(plan)
+        watch = Watch(stops.ravel(), plan.chains, look, 3, group=stay)
         if len(inner):
             run_plan(plan, engine, workers, tick, watch)
     offset = plan.model.natural.offset
@@ -137,17 +145,23 @@ def thermodynamics(
     doubtful = []
     for x, log_weights, values in zip(inner, watch.log_weights, watch.values, strict=True):
         log_z = log_z0 + log_mean_exp(log_weights) + x * offset
-        rows.append(_averages(log_weights, log_z, values, x, largest, offset))
+        rows.append(_averages(log_weights, log_z, values, x, largest, offset, look.scale))
         if confidence.doubts(log_weights):
             doubtful.append(x * largest)
     names = [name + end for name in QUANTITIES for end in ("", "_error")] + ["ess"]
-    columns = dict(zip(names, np.array(rows)[back].T, strict=True))
+    table = np.array(rows)[back].T
+    if not np.isfinite(table[:8:2]).all() or (plan.chains > 1 and not np.isfinite(table).all()):
+        raise ValueError("energies or heat capacities are not finite: the parameters are too large for floating point")
+    columns = dict(zip(names, table, strict=True))
     warnings: tuple[str, ...] = ()
     if doubtful:
         warnings = (
             f"the weights are too uneven for trusted errors at {len(doubtful)} of {len(places)} β, "
             f"the first of them {min(doubtful):.4g}; raise steps",
         )
+    lost = 2.0**-50 * np.abs(table[0]).max()
+    if lost > _COARSE:
+        warnings += (f"ln Z reaches {np.abs(table[0]).max():.2g}, rounded to {lost:.1g}: S and C are lost beside it",)
     return Thermodynamics(
         betas=wanted,
         **columns,
@@ -160,22 +174,32 @@ def thermodynamics(
 
 
 class _Look:
-    """Mean of A = −H/T given a state of the sampled side, its square, and the variance, under the β_k of a plan."""
+    """Mean of A = −H/T given a state of the sampled side, its square, and the variance, under the β_k of a plan.
+
+    A is divided by `scale`, which is not 1 only where squares might overflow.
+    """
 
     def __init__(self, plan: Plan) -> None:
         model, _, _ = plan.oriented()
         natural = model.natural
         self.betas, self.units = plan.betas, natural.hidden_units
         self.b, self.c, self.weights = natural.visible_bias, natural.hidden_bias, natural.weights
+        size = max(float(np.abs(x).max(initial=0.0)) for x in (self.b, self.c, abs(self.weights).sum(axis=0)))
+        self.scale = 1.0 if size < _LARGE else size
 
+    @np.errstate(over="ignore", invalid="ignore")  # as below
     def __call__(self, k: int, v: Array) -> Array:
         gap = self.c + v @ self.weights
         fields = self.betas[k] * gap
-        mean = v @ self.b + (gap * self.units.mean(fields)).sum(axis=1)
+        gap /= self.scale
+        mean = v @ (self.b / self.scale) + (gap * self.units.mean(fields)).sum(axis=1)
         return np.stack([mean, mean**2, (gap * self.units.response(fields, gap)).sum(axis=1)], axis=1)
 
 
-def _averages(log_weights: Array, log_z: float, values: Array, x: float, largest: float, offset: float) -> list[float]:
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused in the end
+def _averages(
+    log_weights: Array, log_z: float, values: Array, x: float, largest: float, offset: float, scale: float = 1.0
+) -> list[float]:
     """Return ln Z, U, S, C, each with its standard error, and the effective number of chains.
 
     Errors by the delta method: the influence of each chain on each number, squared and summed.
@@ -191,20 +215,25 @@ def _averages(log_weights: Array, log_z: float, values: Array, x: float, largest
     on_log_z = w - 1.0 / n
     on_mean = w * deviation
     on_variance = w * (squares - variance)
-    energy = -(mean + offset) / largest
-    pairs = (
-        (log_z, on_log_z),
-        (energy, -on_mean / largest),
-        (log_z + beta * energy, on_log_z - x * on_mean),
-        (x**2 * variance, x**2 * on_variance),
-    )
+    on_energy = scale * on_mean
+    energy = -(scale * mean + offset) / largest
     numbers = []
-    for value, influence in pairs:
-        error = math.sqrt(n / (n - 1.0) * float(influence @ influence)) if n > 1 else math.inf
-        numbers += [value, error]
+    size = x * abs(mean) * scale
+    for value, influence, terms in (  # and the size of the terms that may cancel in it
+        (log_z, on_log_z, abs(log_z)),
+        (energy, -on_energy / largest, abs(energy)),
+        (log_z + beta * energy, on_log_z - x * on_energy, abs(log_z)),
+        (x**2 * variance * scale * scale, x**2 * on_variance * scale * scale, size * size),
+    ):
+        top = max(1.0, float(np.abs(influence).max()))  # so that no square overflows
+        influence = influence / top
+        error = top * math.sqrt(n / (n - 1.0) * float(influence @ influence)) if n > 1 else math.inf
+        rounding = 2.0**-50 * terms
+        numbers += [value, max(error, rounding if rounding > _FINE else 0.0)]
     return [*numbers, 1.0 / float(w @ w)]
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _at_infinity(plan: Plan, log_z0: float) -> list[float]:
     """Return the same at β = 0, where all variables are independent: exact."""
     natural = plan.model.natural

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from . import confidence
 from .adaptive import refit
 from .checks import real_number
 from .estimate import Estimate, run_plan
@@ -44,7 +45,7 @@ _MOST_CHAINS = 1 << 25  # a quarter of a GiB of log-weights
 _FINE = 1e-4  # below this, single precision might show
 _MARGIN = 0.9  # the half-width aimed at, in tolerances
 _Z95 = 1.96
-_FAR_OFF = 2.0  # times as many chains as predicted: then another number of steps may be better
+_FAR_OFF = math.sqrt(2.0)  # times the width aimed at, or twice the chains: another number of steps may be better
 _ATTEMPTS = 6
 _SHORT = 1.0  # seconds that need no announcement
 _BATCH_SECONDS = 0.5  # between looks at the clock, if there is a budget
@@ -80,15 +81,17 @@ def to_tolerance(
     plan = make_plan(model, **options)
     if adaptive:
         plan = replace(plan, schedule="adaptive")
-    work = _Work(plan, engine, threads, goal, time.perf_counter() + seconds, fixed, adaptive)
+    work = _Work(plan, engine, threads, goal, seconds, fixed, adaptive)
     with ticker(progress, "to tolerance") as tick:
         result = work.carry_out(tick)
     if work.half_width(result) > goal:
         reason = "this is as many chains as there may be"
-        if work.left() <= 0.0:
+        if result.rounding >= goal:
+            reason = "rounding allows no less"
+        elif work.left() <= 0.0:
             reason = f"the budget of {seconds:g} s ran out"
         note = f"{reason}: the interval is ± {work.half_width(result):.2g}, and the tolerance {goal:g}"
-        result = replace(result, notes=(note,))
+        result = replace(result, notes=(*result.notes, note))
     return replace(result, seconds=time.perf_counter() - work.begin)
 
 
@@ -96,9 +99,10 @@ class _Work:
     """The pilots, the choice and the final chains of one call."""
 
     def __init__(
-        self, plan: Plan, engine: str, threads: int, goal: float, deadline: float, fixed: bool, adaptive: bool
+        self, plan: Plan, engine: str, threads: int, goal: float, seconds: float, fixed: bool, adaptive: bool
     ) -> None:
-        self.plan, self.engine, self.threads, self.goal, self.deadline = plan, engine, threads, goal, deadline
+        self.plan, self.engine, self.threads, self.goal = plan, engine, threads, goal
+        self.seconds, self.deadline = seconds, math.inf  # the budget, and when it ends: set as it starts
         self.fixed, self.adaptive = fixed, adaptive
         self.begin = time.perf_counter()
         self.pilots = 0  # chains used up by pilots,
@@ -116,15 +120,15 @@ class _Work:
 
     def carry_out(self, tick: Tick) -> Estimate:
         """Return the first answer that is narrow enough and free of doubts, or the last one there is time for."""
-        few = replace(self.plan, chains=1, seed=stream(self.plan.seed, PILOT))
-        run_plan(few, self.engine, self.threads, lambda fraction: None)  # compiled now, so as not to be timed
+        self.warm_up()
+        self.deadline = time.perf_counter() + self.seconds
         self.explore(self.plan.steps)
         for attempt in range(_ATTEMPTS):
             result = self.sample(self.choose(), tick)
             ratio = self.half_width(result) / self.goal
-            doubtful = bool(result.warnings)
+            doubtful = bool(confidence.doubts(result.log_weights))  # what more steps may mend
             last = self.fixed or self.left() <= 0.0 or attempt == _ATTEMPTS - 1
-            if last or not (doubtful or ratio**2 > _FAR_OFF):
+            if last or result.rounding >= self.goal or not (doubtful or ratio > _FAR_OFF):
                 break
             # this run has shown what no pilot had: it becomes one
             self.seen[self.plan.steps] = result.chains / result.ess - 1.0
@@ -132,11 +136,24 @@ class _Work:
                 logger.info("these weights are too uneven to be trusted: more steps")
                 self.doubted = self.plan.steps
                 self.explore(self.plan.steps * _FASTER)
-        while ratio > 1.0 and self.left() > 0.0 and result.chains < _MOST_CHAINS:
+        while ratio > 1.0 > result.rounding / self.goal and self.left() > 0.0 and result.chains < _MOST_CHAINS:
             more = max(result.chains // 10, math.ceil(result.chains * (1.1 * min(ratio, 4.0) ** 2 - 1.0)))
             result = result + self.sample(min(more, _MOST_CHAINS - result.chains), tick)
             ratio = self.half_width(result) / self.goal
         return result
+
+    def warm_up(self) -> None:
+        """Import, compile and look, before the clock starts; take double precision if single could not do it."""
+        few = replace(self.plan, chains=1, seed=stream(self.plan.seed, PILOT))
+        seen = run_plan(few, self.engine, self.threads, lambda fraction: None)
+        if seen.rounding > _MARGIN * self.goal and self.plan.precision == "single":
+            self.plan = replace(self.plan, precision="double")
+            run_plan(replace(few, precision="double"), self.engine, self.threads, lambda fraction: None)
+        if self.plan.parts.annealed is not None and self.goal < math.ulp(seen.free_energy):
+            raise ValueError(
+                f"tolerance is {self.goal:g}; F is of the size of {abs(seen.free_energy):.2g}, "
+                "and no number of that size has so many digits"
+            )
 
     def explore(self, steps: int) -> None:
         """Run pilots, the first with `steps` steps, until the weights are even enough."""
@@ -172,7 +189,7 @@ class _Work:
 
     def choose(self) -> int:
         """Give the plan the number of steps that looks cheapest, and return the number of chains it then needs."""
-        error = _MARGIN * self.goal / _Z95
+        error = max(_MARGIN * self.goal / _Z95, 1e-300)
         known = sorted(self.seen.items())[-2:]
         (first, before), (last, now) = known[0], known[-1]
         scale = math.log1p(max(now, 1e-9))
@@ -185,7 +202,8 @@ class _Work:
             return math.expm1(min(scale * (steps / last) ** power, 50.0))
 
         def chains(steps: int) -> int:
-            return max(_LEAST_CHAINS, 32 * math.ceil(spread(steps) / error**2 / 32))
+            needed = min(spread(steps) / error / error, 2.0 * _MOST_CHAINS)
+            return max(_LEAST_CHAINS, 32 * math.ceil(needed / 32))
 
         if not self.fixed:
             options = [max(4, round(last * 2.0**shift)) for shift in np.arange(-3.0, 2.5, 0.5)]
