@@ -21,7 +21,7 @@ from marginalis.engines.anneal_kernel import anneal_blocks
 from marginalis.engines.cache import kernel
 from marginalis.engines.numba_cpu import _prepare, _state
 from marginalis.engines.simd import LANES
-from marginalis.parallel import interruptible
+from marginalis.parallel import interruptible, run_jobs
 from marginalis.plan import make_plan
 from marginalis.transitions import gibbs
 
@@ -408,6 +408,24 @@ def test_long_calls_hear_an_interrupt():
         assert interruptible(lambda: np.float64(1e308) * 10) == np.inf
     with pytest.raises(ZeroDivisionError):
         interruptible(lambda: 1 / 0)
+
+
+def test_an_interrupt_does_not_wait_for_a_long_call():
+    """Two threads are in a kernel call that goes on and on."""
+    ended = threading.Event()
+
+    def work(job):
+        ended.wait(60)
+        yield 1
+
+    def interrupt(fraction):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(work, range(4), 4, 2, interrupt)
+    assert not ended.is_set()
+    assert threading.active_count() > 1  # they are still there, and nobody waited
+    ended.set()
 
 
 def test_the_reference_takes_large_models_in_small_pieces():
