@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from .checks import real_array, real_number
+from .checks import real_array, real_number, shown
 from .data import visible_rows
 from .models import BipartiteMRF, as_model
 from .units import Array, Categorical, Gaussian, TwoState, Units
@@ -55,7 +55,7 @@ def make_base(base: str | Base | Sequence[ArrayLike], model: BipartiteMRF) -> Ba
     """
     if isinstance(base, str):
         if base not in BASES:
-            raise ValueError(f"base is {base!r}; it must be one of {', '.join(BASES)} or a pair of field arrays")
+            raise ValueError(f"base is {shown(base)}; it must be one of {', '.join(BASES)} or a pair of field arrays")
         return BASES[base](model)
     pair = (base.visible, base.hidden) if isinstance(base, Base) else tuple(base) if np.iterable(base) else ()
     if len(pair) != 2:
@@ -124,6 +124,7 @@ def mean_field(model: BipartiteMRF) -> Base:
     return Base(x[0], y[0])
 
 
+@np.errstate(all="ignore")  # what is not finite is refused in the end
 def data_base(model: BipartiteMRF, data: ArrayLike, *, pseudo_count: float = 1.0) -> Base:
     """Visible variables at their base rates in the data, hidden ones without fields.
 
@@ -143,7 +144,11 @@ def data_base(model: BipartiteMRF, data: ArrayLike, *, pseudo_count: float = 1.0
         mean = (rows.sum(axis=0) + 2.0 * extra * units.offset) / (len(rows) + 2.0 * extra)
     else:
         mean = rows.mean(axis=0)
-    return Base(model.natural.visible_units.fields_of(mean), np.zeros_like(model.hidden_bias))
+    fields = model.natural.visible_units.fields_of(mean)
+    if not np.isfinite(fields).all():  # a rate of 0 or 1, to all digits
+        cause = "data are" if isinstance(units, Gaussian) else f"pseudo_count is {pseudo_count!r}, which is"
+        raise ValueError(f"{cause} too large or too small for floating point")
+    return Base(fields, np.zeros_like(model.hidden_bias))
 
 
 _HELD = 6.0  # log-odds of a state outside of which hardly a chain starts,

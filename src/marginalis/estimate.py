@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import confidence, engines
 from .adaptive import ready_plan
 from .bases import Base, held_variables
+from .checks import shown
 from .curve import Curve
 from .models import BipartiteMRF
 from .parallel import Tick, cores
@@ -268,6 +269,8 @@ def estimate(
         precision=precision,
         whole_model=record,
     )
+    if not isinstance(record, bool | np.bool_):
+        raise ValueError(f"record is {shown(record)}; it must be True or False")
     workers = cores(threads)
     begin = time.perf_counter()
     if tolerance is not None:
@@ -278,7 +281,7 @@ def estimate(
         return to_tolerance(model, tolerance, budget, engine, workers, progress, **options)
     if budget is not None:
         raise ValueError("budget goes with tolerance")
-    with ticker(progress, method) as tick:
+    with ticker(progress, str(method)) as tick:
         plan = ready_plan(model, workers, chains=chains, **options)
         watch = Watch(recorded_steps(plan), plan.chains) if record else None
         result = run_plan(plan, engine, workers, tick, watch)

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from .bases import Base, make_base
-from .checks import whole
+from .checks import one_of, whole
 from .components import Parts, cut
 from .models import BipartiteMRF, as_model
 from .random import REVERSE, stream
@@ -125,8 +125,7 @@ def make_plan(
         (transition, TRANSITIONS, "transition"),
         (precision, PRECISIONS, "precision"),
     ):
-        if value not in known:
-            raise ValueError(f"{argument} is {value!r}; it must be one of {', '.join(known)}")
+        one_of(value, known, argument)
     sweeps = whole(sweeps, "sweeps", 1, 10**6) if transition == "metropolis" else 0
     path = betas(schedule, steps)
     if whole_model and 0 in (model.n_visible, model.n_hidden):

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from .. import annealing
+from ..checks import one_of
 from ..models import BipartiteMRF
 from ..parallel import Tick, jit_is_off
 from ..plan import Plan
@@ -20,8 +21,7 @@ _SINGLE = 3e-6  # relative error of log-weights in single precision; seen: 1.7e-
 
 def choose(plan: Plan, engine: str) -> str:
     """Return the engine to use: ``auto`` is Numba where it applies."""
-    if engine not in ENGINES:
-        raise ValueError(f"engine is {engine!r}; it must be one of {', '.join(ENGINES)}")
+    one_of(engine, ENGINES, "engine")
     hindrance = _hindrance(plan.parts.annealed)
     if engine == "numba" and hindrance is not None:
         raise ValueError(f"engine 'numba' {hindrance}; use 'auto' or 'numpy'")
