@@ -137,7 +137,8 @@ def sparse_matrix(matrix: Any, argument: str) -> Any:
         raise ValueError(f"{argument} is a broken {matrix.format} matrix: its arrays do not fit together") from None
     try:
         with np.errstate(all="ignore"):  # a long double that overflows
-            return sp.csr_array(matrix, copy=True, dtype=np.float64)
+            # older versions of SciPy have no CSR of one dimension
+            return sp.csr_array(matrix.reshape(1, -1) if matrix.ndim == 1 else matrix, copy=True, dtype=np.float64)
     except (MemoryError, ValueError, TypeError, OverflowError):
         raise ValueError(f"{argument} has shape {matrix.shape} and cannot be made a CSR matrix in memory") from None
 
