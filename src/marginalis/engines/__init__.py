@@ -60,7 +60,9 @@ def rounding(plan: Plan, engine: str, log_weights: Array, log_z: float) -> float
     """
     model, base = plan.parts.annealed, plan.parts.base
     if is_single(plan, engine):
-        return _SINGLE * max(1.0, abs(float(log_weights.mean())))
+        from . import numba_cpu
+
+        return max(_SINGLE * max(1.0, abs(float(log_weights.mean()))), numba_cpu.rounding_of_parameters(plan))
     if model is None or not math.isfinite(model.highest):  # Gaussians
         return 0.0
     form = model.spin_form

@@ -112,6 +112,23 @@ def _single_is_poor(form: Any, b0: Array, c0: Array, steps: int) -> bool:
     return squares < 0.03 * math.sqrt(steps)
 
 
+def rounding_of_parameters(plan: Plan) -> float:
+    """Return what ln Z may owe to the parameters of 0/1 units being rounded to single precision as spins.
+
+    A penalty turns into couplings and fields as large, whose own rounding does not cancel: it adds up where they
+    are all alike, and like noise where they are not. The weights need not show how large they are.
+    """
+    model, _, _ = plan.oriented()
+    form = model.spin_form
+    assert form is not None
+    if model.visible_units.offset == model.hidden_units.offset == 0.0:  # type: ignore[attr-defined]
+        return 0.0
+    w = form.weights.data if sp.issparse(form.weights) else form.weights
+    lost = [x - x.astype(np.float32) for x in (w, form.visible_bias, form.hidden_bias)]
+    alike = sum(abs(float(x.sum())) for x in lost)
+    return 2.0 * alike + 3.0 * math.sqrt(sum(float(np.square(x).sum()) for x in lost))
+
+
 _WORTH_FILLING = 0.25  # a band is faster than lists of neighbours if at least this part of it is not zero
 
 
