@@ -232,7 +232,7 @@ def test_curve_of_parts_and_offset():
 
 
 def test_record_is_thinned_to_its_room(monkeypatch):
-    monkeypatch.setattr(sys.modules["marginalis.estimate"], "_RECORD_BYTES", 8 * 100 * 7)
+    monkeypatch.setattr(sys.modules["marginalis.answer"], "_RECORD_BYTES", 8 * 100 * 7)
     r = mg.estimate(rbm_gaussian(4, 5), steps=50, chains=100, record=True)
     assert len(r.curve.betas) == 7
     assert r.curve.betas[-1] == 1.0

@@ -63,7 +63,8 @@ def test_estimate_and_exact_agree(model, tmp_path):
         2000,
         "numba",
     )
-    weights = np.load(out, allow_pickle=False)
+    with np.load(out, allow_pickle=False) as file:
+        weights = dict(file)
     assert weights["log_weights"].shape == (2000,)
     assert plot.read_bytes().startswith(b"\x89PNG")
 
@@ -424,7 +425,7 @@ PRECISE = dict(base="biases", precision="double")
             RUN | PRECISE | dict(first_chain=3, tolerance=0.5, budget=4.0),
         ),
         ("bound", ("marginalis.bounds", "bound"), RUN | PRECISE | dict(confidence=0.7, equilibration=11)),
-        ("thermodynamics", ("marginalis.thermodynamics", "thermodynamics"), RUN | dict(moves=4)),
+        ("thermodynamics", ("marginalis.thermal", "thermodynamics"), RUN | dict(moves=4)),
     ],
 )
 def test_every_option_is_passed_on(model, monkeypatch, command, place, options):

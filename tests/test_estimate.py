@@ -1,8 +1,11 @@
 """From log-weights to numbers, and what is said about them."""
 
 import contextlib
+import importlib
 import json
 import math
+import pkgutil
+import sys
 
 import numpy as np
 import pytest
@@ -232,3 +235,17 @@ def test_odd_fields_of_a_base():
     for value in (1e308, 5e-324, 1e-300):
         with pytest.raises(ValueError, match="pseudo_count"):
             mg.data_base(mg.rbm(np.ones((2, 2)), [0, 0], [0, 0]), np.ones((3, 2)), pseudo_count=value)
+
+
+def test_no_function_hides_a_module():
+    """`import marginalis.x` gives the module x, and leaves the public function of any name in its place."""
+    names = [
+        module.name for module in pkgutil.walk_packages(mg.__path__, "marginalis.") if "__main__" not in module.name
+    ]
+    for name in names:
+        module = importlib.import_module(name)
+        parent, _, last = name.rpartition(".")
+        assert getattr(sys.modules[parent], last) is module
+    assert not {name.rpartition(".")[2] for name in names if name.count(".") == 1} & (set(mg.__all__) - {"plots"})
+    assert callable(mg.estimate)
+    assert callable(mg.thermodynamics)

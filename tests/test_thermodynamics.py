@@ -9,7 +9,7 @@ from conftest import PathSums, random_rbm
 
 import marginalis as mg
 from marginalis.confidence import log_mean_exp
-from marginalis.thermodynamics import QUANTITIES, _averages
+from marginalis.thermal import QUANTITIES, _averages
 
 
 def exact(model, beta):

@@ -1,12 +1,12 @@
 """The public names, where `marginalis` finds them when the first one is used; `as` says so to type checkers."""
 
 from . import plots as plots
+from .answer import Estimate as Estimate
+from .answer import estimate as estimate
 from .bases import data_base as data_base
 from .bounds import Bounds as Bounds
 from .bounds import bound as bound
 from .curve import Curve as Curve
-from .estimate import Estimate as Estimate
-from .estimate import estimate as estimate
 from .exact import ModelTooLarge as ModelTooLarge
 from .exact import exact_log_z as exact_log_z
 from .graphs import from_bqm as from_bqm
@@ -24,5 +24,5 @@ from .models import BipartiteMRF as BipartiteMRF
 from .models import as_model as as_model
 from .models import dbm as dbm
 from .models import rbm as rbm
-from .thermodynamics import Thermodynamics as Thermodynamics
-from .thermodynamics import thermodynamics as thermodynamics
+from .thermal import Thermodynamics as Thermodynamics
+from .thermal import thermodynamics as thermodynamics

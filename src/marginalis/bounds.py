@@ -19,10 +19,10 @@ from scipy.special import log_expit, ndtri
 
 from . import confidence, engines
 from .adaptive import check_options, ready_plan
+from .answer import Estimate, decimals, doubts_about_digits, finite, run_plan
 from .checks import real_number, whole
 from .confidence import log_mean_exp
 from .data import visible_rows
-from .estimate import Estimate, decimals, doubts_about_digits, finite, run_plan
 from .exact.sampling import sample_visible
 from .models import BipartiteMRF, as_model
 from .parallel import Tick, cores

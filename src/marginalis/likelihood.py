@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .answer import Estimate, estimate, finite
 from .bounds import Bounds
 from .checks import real_number
 from .data import check_rows, visible_table
-from .estimate import Estimate, estimate, finite
 from .exact import ExactLogZ, exact_log_z
 from .models import BipartiteMRF, as_model
 from .plan import model_digest

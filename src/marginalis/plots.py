@@ -12,10 +12,10 @@ import numpy as np
 from scipy.special import boxcox, expit
 
 from . import confidence
+from .answer import Estimate, decimals
 from .bounds import Bounds
-from .estimate import Estimate, decimals
 from .files import write_whole
-from .thermodynamics import Thermodynamics
+from .thermal import Thermodynamics
 from .units import Array
 
 FORMATS = ("png", "pdf", "svg", "jpg")

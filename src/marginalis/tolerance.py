@@ -20,8 +20,8 @@ import numpy as np
 
 from . import confidence
 from .adaptive import refit
+from .answer import Estimate, run_plan
 from .checks import real_number
-from .estimate import Estimate, run_plan
 from .exact import duration
 from .models import BipartiteMRF
 from .parallel import Tick

@@ -12,8 +12,8 @@ import numpy as np
 import typer
 
 from .. import engines, files, io
+from ..answer import estimate as run_estimate
 from ..bases import BASES, data_base
-from ..estimate import estimate as run_estimate
 from ..exact import METHODS as EXACT_METHODS
 from ..exact import ModelTooLarge, cheapest, duration, exact_log_z
 from ..likelihood import log_likelihood
@@ -180,7 +180,7 @@ def thermodynamics(
     plot: Annotated[Path | None, typer.Option(help="Draw energy, entropy, heat capacity (.png, .pdf, .svg).")] = None,
 ) -> None:
     """Compute energy, entropy and heat capacity against temperature, from one run."""
-    from ..thermodynamics import thermodynamics as run_thermodynamics
+    from ..thermal import thermodynamics as run_thermodynamics
 
     _check_outputs([model, schedule], figure=plot)
     result = run_thermodynamics(

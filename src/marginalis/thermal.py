@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike
 
 from . import confidence
 from .adaptive import check_options, ready_plan
+from .answer import decimals, finite, run_plan
 from .checks import real_array, whole
 from .confidence import log_mean_exp
-from .estimate import decimals, finite, run_plan
 from .models import BipartiteMRF, as_model
 from .parallel import Tick, cores
 from .plan import Plan
