@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from ..bases import Base
 from ..models import BipartiteMRF, total
-from ..parallel import Tick, run_jobs
+from ..parallel import Tick, interruptible, run_jobs
 from ..plan import Plan
 from ..random import HIDDEN, VISIBLE
 from ..units import Array
@@ -27,6 +27,7 @@ from .simd import LANES, aligned
 logger = logging.getLogger("marginalis")
 
 _CALL_OPERATIONS = 5e8  # multiply-adds per kernel call: some ten milliseconds, so that an interrupt is prompt
+_HUGE = 1 << 23  # entries of a matrix
 _JOB_BYTES = 1 << 20  # states of the blocks of one job
 
 
@@ -183,7 +184,8 @@ def anneal(plan: Plan, threads: int, tick: Tick, watch: Watch | None = None) -> 
 
     AIS takes the path of mAIS-V, so that both come from one run. `tick` hears the fraction done.
     """
-    prepared = _prepare(plan)
+    # laying out a huge matrix takes seconds
+    prepared = interruptible(_prepare, plan) if plan.oriented()[0].weights.size > _HUGE else _prepare(plan)
     joint = plan.method == "ais"
     _compile(prepared, joint)
     out = np.empty((2 if joint else 1, plan.chains))

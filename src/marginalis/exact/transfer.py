@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 # another. Below it no state that underflows (e^-708) can have mattered, even 2^30 of them together.
 _SAFE_RANGE = 600.0
 _LONG = 16  # sites of a row whose sweep takes long enough to think of interrupts
-_ENTRIES_PER_JOB = 1 << 24
+_ENTRIES_PER_JOB = 1 << 22
 _NEVER = -1e300  # ln 0, without the infinities that would give NaN in differences
 
 
