@@ -23,7 +23,7 @@ from scipy.special import logsumexp
 
 import marginalis as mg
 from marginalis import cli
-from marginalis.units import Categorical
+from marginalis.models.units import Categorical
 
 settings.register_profile("seeded", derandomize=True)  # a test that passes once passes always
 settings.load_profile("seeded")

@@ -9,11 +9,11 @@ from conftest import exact_moments, moments_model, random_rbm, z_score
 
 import marginalis as mg
 from marginalis import engines
-from marginalis.adaptive import equal_lengths, ready_plan
-from marginalis.bases import make_base
+from marginalis.answers.adaptive import equal_lengths, ready_plan
 from marginalis.examples import rbm_gaussian, rbm_hopfield
-from marginalis.plan import make_plan
 from marginalis.random import PILOT, stream
+from marginalis.sampling.base import make_base
+from marginalis.sampling.plan import make_plan
 
 
 def plan_of(model, **options):
@@ -232,7 +232,7 @@ def test_curve_of_parts_and_offset():
 
 
 def test_record_is_thinned_to_its_room(monkeypatch):
-    monkeypatch.setattr(sys.modules["marginalis.estimate"], "_RECORD_BYTES", 8 * 100 * 7)
+    monkeypatch.setattr(sys.modules["marginalis.answers.estimate"], "_RECORD_BYTES", 8 * 100 * 7)
     r = mg.estimate(rbm_gaussian(4, 5), steps=50, chains=100, record=True)
     assert len(r.curve.betas) == 7
     assert r.curve.betas[-1] == 1.0

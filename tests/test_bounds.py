@@ -11,11 +11,11 @@ from conftest import PathSums, moments_model, random_rbm, z_score
 
 import marginalis as mg
 from marginalis import engines
-from marginalis.bounds import _resampled, bennett, markov_bound
+from marginalis.answers.bounds import _resampled, bennett, markov_bound
 from marginalis.exact.sampling import sample_visible
 from marginalis.examples import rbm_gaussian, rbm_hopfield
-from marginalis.plan import make_plan
 from marginalis.random import REVERSE, stream
+from marginalis.sampling.plan import make_plan
 
 LINEAR5 = np.linspace(0, 1, 6)
 
@@ -385,7 +385,7 @@ def test_approximate_start_is_resampled_and_equilibrated(monkeypatch):
     """As many moves under the target as asked for; true samples need none."""
     plans, run = [], engines.run
     monkeypatch.setattr(engines, "run", lambda plan, *rest: plans.append(plan) or run(plan, *rest))
-    monkeypatch.setattr(sys.modules["marginalis.bounds"], "sample_visible", lambda *args: None)
+    monkeypatch.setattr(sys.modules["marginalis.answers.bounds"], "sample_visible", lambda *args: None)
     model = random_rbm(np.random.default_rng(3), 4, 5, scale=0.8)
     for equilibration, moves in ((None, 6), (0, 0), (40, 40)):
         b = mg.bound(model, steps=6, chains=4000, method="mais-v", equilibration=equilibration)

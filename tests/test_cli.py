@@ -13,7 +13,7 @@ import pytest
 from conftest import command as run
 
 import marginalis as mg
-from marginalis import files
+from marginalis.formats import files
 
 
 def start(*args, python=(), **options):
@@ -267,7 +267,8 @@ def test_a_file_is_whole_or_as_it_was(tmp_path):
 
 WRITING = """
 import os, signal, sys
-from marginalis import cli, files
+from marginalis import cli
+from marginalis.formats import files
 cli._on_signals(getattr(cli, sys.argv[1]))
 files.write_whole("file", lambda file: os.kill(os.getpid(), getattr(signal, sys.argv[2])))
 """
@@ -423,8 +424,8 @@ PRECISE = dict(base="biases", precision="double")
             ("marginalis.cli.answers", "run_estimate"),
             RUN | PRECISE | dict(first_chain=3, tolerance=0.5, budget=4.0),
         ),
-        ("bound", ("marginalis.bounds", "bound"), RUN | PRECISE | dict(confidence=0.7, equilibration=11)),
-        ("thermodynamics", ("marginalis.thermodynamics", "thermodynamics"), RUN | dict(moves=4)),
+        ("bound", ("marginalis.answers.bounds", "bound"), RUN | PRECISE | dict(confidence=0.7, equilibration=11)),
+        ("thermodynamics", ("marginalis.answers.thermodynamics", "thermodynamics"), RUN | dict(moves=4)),
     ],
 )
 def test_every_option_is_passed_on(model, monkeypatch, command, place, options):

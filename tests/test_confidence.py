@@ -9,7 +9,7 @@ from conftest import command
 from scipy import stats
 
 import marginalis as mg
-from marginalis import confidence
+from marginalis.answers import confidence
 from marginalis.examples import ising_grid, rbm_gaussian
 from marginalis.experiments import calibration
 from marginalis.experiments.intervals import FAST, SLOW, Sample, chosen

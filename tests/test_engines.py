@@ -15,15 +15,16 @@ import scipy.sparse as sp
 from conftest import PathSums, random_rbm
 
 import marginalis as mg
-from marginalis import annealing, engines
-from marginalis.engines import cache
-from marginalis.engines.anneal_kernel import anneal_blocks
-from marginalis.engines.cache import kernel
-from marginalis.engines.numba_cpu import _prepare, _state
-from marginalis.engines.simd import LANES
-from marginalis.parallel import interruptible
-from marginalis.plan import make_plan
-from marginalis.transitions import gibbs
+from marginalis import engines
+from marginalis.engines.cpu.anneal_kernel import anneal_blocks
+from marginalis.engines.cpu.numba_cpu import _prepare, _state
+from marginalis.parallel.threads import interruptible
+from marginalis.sampling import loop as annealing
+from marginalis.sampling.moves import gibbs
+from marginalis.sampling.plan import make_plan
+from marginalis.simd import cache
+from marginalis.simd.cache import kernel
+from marginalis.simd.vector import LANES
 
 
 def both(model, **options):
@@ -267,7 +268,7 @@ def test_the_reference_gives_the_same_bits_for_any_split(units, method, sparse):
 
 ALL_KERNELS = """
 import numpy as np, scipy.sparse as sp, marginalis as mg
-from marginalis.engines.simd_math import HAS_AVX512
+from marginalis.simd.functions import HAS_AVX512
 assert not HAS_AVX512
 rng = np.random.default_rng(0)
 w, b, c = rng.normal(size=(5, 6)), rng.normal(size=5), rng.normal(size=6)

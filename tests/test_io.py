@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from conftest import random_rbm
 
 import marginalis as mg
-from marginalis import io as model_io
-from marginalis.schedules import read_schedule
+from marginalis.formats import npz as model_io
+from marginalis.sampling.schedule import read_schedule
 
 PARTS = dict(weights=np.ones((2, 3)), visible_bias=np.zeros(2), hidden_bias=np.zeros(3))
 SPARSE = dict(

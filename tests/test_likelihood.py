@@ -12,9 +12,9 @@ from conftest import PathSums, command, random_rbm, states
 from sklearn.neural_network import BernoulliRBM
 
 import marginalis as mg
-from marginalis import io as files
-from marginalis import likelihood
-from marginalis.units import Categorical
+from marginalis.answers import likelihood
+from marginalis.formats import npz as files
+from marginalis.models.units import Categorical
 
 DISCRETE = ["spin", "binary", "categorical:3", "categorical:2,4"]
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import marginalis as mg
-from marginalis.plan import make_plan
-from marginalis.schedules import betas, read_schedule
+from marginalis.sampling.plan import make_plan
+from marginalis.sampling.schedule import betas, read_schedule
 
 MODEL = mg.rbm(np.ones((2, 3)), np.zeros(2), np.zeros(3))
 

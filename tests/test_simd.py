@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numba import njit
 
-from marginalis.engines.simd import LANES, aligned, exponent_and_mantissa, load, splat, store
-from marginalis.engines.simd_math import accept, exp2_nonpositive, log, rise, select
+from marginalis.simd.functions import accept, exp2_nonpositive, log, rise, select
+from marginalis.simd.vector import LANES, aligned, exponent_and_mantissa, load, splat, store
 
 PRECISIONS = [np.float32, np.float64]
 wide = np.longdouble

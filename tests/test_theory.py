@@ -8,9 +8,9 @@ import pytest
 from conftest import LCG, PathSums, exact_moments, moments_model, random_rbm, z_score
 
 import marginalis as mg
-from marginalis.annealing import Path, ais, mais
-from marginalis.plan import make_plan
-from marginalis.transitions import gibbs
+from marginalis.sampling.loop import Path, ais, mais
+from marginalis.sampling.moves import gibbs
+from marginalis.sampling.plan import make_plan
 
 LINEAR5 = np.linspace(0, 1, 6)
 METHODS = ("mais-v", "mais-h", "ais")

@@ -8,8 +8,8 @@ import pytest
 from conftest import PathSums, random_rbm
 
 import marginalis as mg
-from marginalis.confidence import log_mean_exp
-from marginalis.thermodynamics import QUANTITIES, _averages
+from marginalis.answers.confidence import log_mean_exp
+from marginalis.answers.thermodynamics import QUANTITIES, _averages
 
 
 def exact(model, beta):

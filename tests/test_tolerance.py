@@ -9,7 +9,8 @@ import pytest
 from conftest import moments_model, z_score
 
 import marginalis as mg
-from marginalis import confidence, engines, tolerance
+from marginalis import engines
+from marginalis.answers import confidence, tolerance
 from marginalis.examples import rbm_gaussian, rbm_hopfield
 from marginalis.random import PILOT, stream
 
@@ -74,7 +75,7 @@ def test_what_is_given_stays():
 
 def test_there_is_an_end(monkeypatch):
     """More accuracy than any number of chains would give: the answer says so."""
-    monkeypatch.setattr("marginalis.tolerance._MOST_CHAINS", 2000)
+    monkeypatch.setattr("marginalis.answers.tolerance._MOST_CHAINS", 2000)
     r = mg.estimate(rbm_hopfield(8, 12, temperature=1 / 4), tolerance=1e-5, steps=20)
     assert r.chains == 2000
     assert any("as many chains as there may be" in w for w in r.warnings)

@@ -10,9 +10,9 @@ from scipy import stats
 
 import marginalis as mg
 from marginalis import engines
-from marginalis.annealing import Path
-from marginalis.plan import make_plan
-from marginalis.transitions import metropolis
+from marginalis.sampling.loop import Path
+from marginalis.sampling.moves import metropolis
+from marginalis.sampling.plan import make_plan
 
 LINEAR5 = np.linspace(0, 1, 6)
 

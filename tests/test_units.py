@@ -13,10 +13,10 @@ from scipy import stats
 
 import marginalis as mg
 from marginalis import engines
-from marginalis.annealing import Path
-from marginalis.plan import make_plan
-from marginalis.transitions import gibbs
-from marginalis.units import BINARY, SPIN, Categorical, Gaussian, parse_units
+from marginalis.models.units import BINARY, SPIN, Categorical, Gaussian, parse_units
+from marginalis.sampling.loop import Path
+from marginalis.sampling.moves import gibbs
+from marginalis.sampling.plan import make_plan
 
 DISCRETE = [(SPIN, 5), (BINARY, 5), (Categorical(3), 6), (Categorical((2, 4, 3)), 9)]
 

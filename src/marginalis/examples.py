@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from . import grids
 from .checks import whole
-from .graphs import from_edges
-from .models import BipartiteMRF, dbm, rbm
-from .units import Array
+from .models import grids
+from .models.graphs import from_edges
+from .models.model import BipartiteMRF, dbm, rbm
+from .models.units import Array
 
 
 def rbm_gaussian(visible: int = 20, hidden: int = 40, *, temperature: float = 1.0, seed: int = 0) -> BipartiteMRF:

@@ -14,7 +14,7 @@ import marginalis as mg
 from marginalis import engines
 from marginalis.exact import METHODS, Way, _vouched, cheapest
 from marginalis.exact.elimination import eliminate_log_z
-from marginalis.plan import make_plan
+from marginalis.sampling.plan import make_plan
 
 SIZES = [1e3, 1e6, 1e8, 1e12, 1e15, 1e16, 1e30, 1e100, 1e300]
 HARD_SQUARES = 8.816260208734581  # ln of the number of independent sets of the 4×5 grid

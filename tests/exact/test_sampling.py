@@ -16,8 +16,8 @@ from marginalis.exact.elimination import eliminate_log_z
 from marginalis.exact.ordering import table_entries
 from marginalis.exact.sampling import WAYS, sample_visible
 from marginalis.exact.structure import ordered_factors
-from marginalis.models import BipartiteMRF
-from marginalis.units import parse_units
+from marginalis.models.model import BipartiteMRF
+from marginalis.models.units import parse_units
 
 DISCRETE = {  # units, and features of the two sides
     "spin": (("spin", "spin"), 3, 4),

@@ -11,16 +11,18 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from .. import engines, files, io
-from ..bases import BASES, data_base
-from ..estimate import estimate as run_estimate
+from .. import engines
+from ..answers.estimate import estimate as run_estimate
+from ..answers.likelihood import log_likelihood
 from ..exact import METHODS as EXACT_METHODS
 from ..exact import ModelTooLarge, cheapest, duration, exact_log_z
-from ..likelihood import log_likelihood
-from ..models import BipartiteMRF
-from ..plan import DEFAULT_CHAINS, METHODS, PRECISIONS, make_plan
-from ..schedules import DEFAULT_STEPS, SCHEDULES, read_schedule
-from ..transitions import TRANSITIONS
+from ..formats import files
+from ..formats import npz as io
+from ..models.model import BipartiteMRF
+from ..sampling.base import BASES, data_base
+from ..sampling.moves import TRANSITIONS
+from ..sampling.plan import DEFAULT_CHAINS, METHODS, PRECISIONS, make_plan
+from ..sampling.schedule import DEFAULT_STEPS, SCHEDULES, read_schedule
 from .common import Json, ModelPath, Threads, app, say
 
 ESTIMATE_PLOTS = ("weights", "running", "curve")  # functions of `plots` that draw an Estimate
@@ -133,7 +135,7 @@ def bound(
     plot: Annotated[Path | None, typer.Option(help="Draw the works of both directions (.png, .pdf, .svg).")] = None,
 ) -> None:
     """Bound the free energy from both sides, by the forward and the reverse process."""
-    from ..bounds import bound as run_bound
+    from ..answers.bounds import bound as run_bound
 
     _check_outputs([model, samples, schedule, base], figure=plot)
     loaded = io.load(model)
@@ -180,7 +182,7 @@ def thermodynamics(
     plot: Annotated[Path | None, typer.Option(help="Draw energy, entropy, heat capacity (.png, .pdf, .svg).")] = None,
 ) -> None:
     """Compute energy, entropy and heat capacity against temperature, from one run."""
-    from ..thermodynamics import thermodynamics as run_thermodynamics
+    from ..answers.thermodynamics import thermodynamics as run_thermodynamics
 
     _check_outputs([model, schedule], figure=plot)
     result = run_thermodynamics(

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from .. import examples, io
-from ..models import BipartiteMRF
+from .. import examples
+from ..formats import npz as io
+from ..models.model import BipartiteMRF
 from .common import app, say
 
 make_app = typer.Typer(no_args_is_help=True, help="Write a seeded example model.")

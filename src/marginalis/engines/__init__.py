@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from .. import annealing
-from ..models import BipartiteMRF
-from ..parallel import Tick, jit_is_off
-from ..plan import Plan
-from ..units import Array
-from ..watch import Watch
+from ..models.model import BipartiteMRF
+from ..models.units import Array
+from ..parallel.threads import Tick, jit_is_off
+from ..sampling import loop as annealing
+from ..sampling.plan import Plan
+from ..sampling.recorder import Watch
 
 ENGINES = ("auto", "numpy", "numba")
 _EPS = 2.0**-52
@@ -48,7 +48,7 @@ def is_single(plan: Plan, engine: str) -> bool:
     """Whether the weights come from single-precision fields."""
     if engine == "numpy" or plan.parts.annealed is None:
         return False
-    from . import numba_cpu
+    from .cpu import numba_cpu
 
     return numba_cpu.takes_single(plan)
 
@@ -93,7 +93,7 @@ def run(plan: Plan, engine: str, threads: int, tick: Tick, watch: Watch | None =
 
 def run_both(plan: Plan, threads: int, tick: Tick, watch: Watch | None = None) -> tuple[Array, Array | None]:
     """Return the log-weights of mAIS and, if the plan's method is AIS, of AIS along the same paths."""
-    from . import numba_cpu  # imported here: Numba takes a second to load
+    from .cpu import numba_cpu
 
     marginal, joint = numba_cpu.anneal(plan, threads, tick, watch)
     shift = plan.parts.log_ratio

@@ -11,10 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..checks import real_number
-from ..models import BipartiteMRF, Natural, SpinForm, as_model
-from ..parallel import Tick, cores, interruptible, jit_is_off
-from ..progress import ticker
-from ..units import SPIN, Gaussian, TwoState
+from ..models.model import BipartiteMRF, Natural, SpinForm, as_model
+from ..models.units import SPIN, Gaussian, TwoState
+from ..parallel.progress import ticker
+from ..parallel.threads import Tick, cores, interruptible, jit_is_off
 from .structure import grid_arrays, layer_arrays, ordered_factors
 
 METHODS = ("auto", "enumeration", "layers", "transfer", "kac-ward", "kaufman", "gaussian", "elimination")
@@ -378,7 +378,7 @@ _WAYS: dict[str, Callable[[BipartiteMRF, int], Way | None]] = {
 
 def _by_parts(model: BipartiteMRF, threads: int, max_seconds: float) -> Way | None:
     """Sum each connected part by its own cheapest method."""
-    from ..components import submodel
+    from ..sampling.components import submodel
 
     visible, hidden, count = model.connected_parts
     if count < 2:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 
-from ..models import BipartiteMRF, Natural, SpinForm, total
-from ..parallel import Tick, run_jobs
-from ..units import Array, Categorical, TwoState, Units
+from ..models.model import BipartiteMRF, Natural, SpinForm, total
+from ..models.units import Array, Categorical, TwoState, Units
+from ..parallel.threads import Tick, run_jobs
 from .structure import Side
 
 _HI_CHUNK = 1024  # most states of the upper half per kernel call
@@ -26,7 +26,7 @@ def enumerate_log_z(model: Natural | SpinForm, units: tuple[TwoState, TwoState],
     factor linear in v, and e^{−2a_j} or e^{a_j} is a table over the lower units times a table over the upper
     ones. So a state costs one multiply-add and one multiplication per unit, and no exponential.
     """
-    from ..engines.exact_kernel import LANES, pack_lower, sum_states  # Numba takes a second to load
+    from .kernel import LANES, pack_lower, sum_states  # Numba takes a second to load
 
     side, (taken_out, slope) = units[0], (1.0, -2.0) if units[1].offset == 0.0 else (0.0, 1.0)
     w = model.weights.toarray() if sp.issparse(model.weights) else model.weights

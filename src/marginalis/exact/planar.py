@@ -31,7 +31,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import splu
 
-from ..engines.cache import kernel
+from ..simd.cache import kernel
 
 Array = NDArray[np.float64]
 

@@ -15,9 +15,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ..models import BipartiteMRF, Natural
+from ..models.model import BipartiteMRF, Natural
+from ..models.units import Array, Gaussian
 from ..random import TARGET, uniforms
-from ..units import Array, Gaussian
 from . import ENTRIES_PER_SECOND, FEATURES_PER_SECOND, SOON, log2_seconds
 from .elimination import Conditional, eliminate_log_z
 from .enumeration import log2_states, log_marginals

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..models import BipartiteMRF, Grid, Indices, Layers, Natural, SpinForm
-from ..units import Array, Categorical, TwoState
+from ..models.model import BipartiteMRF, Grid, Indices, Layers, Natural, SpinForm
+from ..models.units import Array, Categorical, TwoState
 from .ordering import elimination_order
 
 

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engines.cache import kernel
-from ..parallel import Tick, interruptible, run_jobs
+from ..parallel.threads import Tick, interruptible, run_jobs
+from ..simd.cache import kernel
 
 Array = NDArray[np.float64]
 

@@ -13,15 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import confidence, engines, files
+from .. import engines
+from ..answers import confidence
 from ..checks import whole
 from ..exact import exact_log_z
 from ..examples import ising_grid, potts_grid, random_dbm, rbm_gaussian, rbm_hopfield
-from ..models import BipartiteMRF, rbm
-from ..parallel import Tick, cores, run_jobs
-from ..plan import make_plan
-from ..progress import ticker
-from ..units import Array
+from ..formats import files
+from ..models.model import BipartiteMRF, rbm
+from ..models.units import Array
+from ..parallel.progress import ticker
+from ..parallel.threads import Tick, cores, run_jobs
+from ..sampling.plan import make_plan
 from . import _csv
 from .experiment import Summary
 from .intervals import FAST, SLOW, Sample, chosen

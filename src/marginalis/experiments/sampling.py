@@ -12,10 +12,10 @@ import numpy as np
 from .. import engines
 from ..exact import exact_log_z
 from ..examples import rbm_gaussian, rbm_hopfield
-from ..models import BipartiteMRF
-from ..parallel import Tick
-from ..plan import make_plan
-from ..units import Array
+from ..models.model import BipartiteMRF
+from ..models.units import Array
+from ..parallel.threads import Tick
+from ..sampling.plan import make_plan
 from .store import Row
 
 VISIBLE = 20

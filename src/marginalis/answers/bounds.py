@@ -1,0 +1,330 @@
+"""Bounds of the free energy from both sides, and Bennett's estimate between them.
+
+The forward process estimates Z/Z_0 without bias and the reverse process (eq. reverse_process), started from
+samples of the model itself, estimates Z_0/Z without bias. Both means are those of non-negative numbers, so
+Markov's inequality bounds F from both sides with a stated confidence and no assumption about their spread.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import log_expit, ndtri
+
+from .. import engines
+from ..checks import real_number, whole
+from ..exact.sampling import sample_visible
+from ..models.data import visible_rows
+from ..models.model import BipartiteMRF, as_model
+from ..models.units import Array
+from ..parallel.progress import ticker
+from ..parallel.threads import Tick, cores
+from ..random import REVERSE, TARGET, stream, uniforms
+from ..sampling.plan import Plan
+from ..sampling.recorder import Watch
+from . import confidence
+from .adaptive import check_options, ready_plan
+from .confidence import log_mean_exp
+from .estimate import Estimate, decimals, doubts_about_digits, finite, run_plan
+
+DISAGREEMENT = 2.5  # of the two directions, in widths of their intervals, that is worth a warning
+MIN_CHAINS = 10
+_ROUNDING = 1e-5  # relative, of log-weights
+MIN_OVERLAP = 20.0  # effective chains below which Bennett's error is no error bar
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """F between two bounds that hold together with probability `confidence`, and Bennett's estimate of it."""
+
+    forward: Estimate
+    reverse_log_weights: Array  # of chains from the target to the base: their mean weight estimates Z_0/Z
+    samples: str  # where the reverse chains start: "given", "exact, by …" or "approximate"
+    confidence: float
+    seconds: float
+
+    @property
+    def is_certified(self) -> bool:
+        """Whether the reverse chains are known to have started from independent samples of the model."""
+        return self.samples.startswith("exact")
+
+    @cached_property
+    def upper(self) -> float:
+        """Upper bound of F, wrong with probability at most (1 − confidence)/2."""
+        return -self.forward.log_z0 - markov_bound(self.forward.log_weights, (1.0 - self.confidence) / 2.0)
+
+    @cached_property
+    def lower(self) -> float:
+        """Lower bound of F, wrong with probability at most (1 − confidence)/2 if the samples are the model's."""
+        return markov_bound(self.reverse_log_weights, (1.0 - self.confidence) / 2.0) - self.forward.log_z0
+
+    @cached_property
+    def reverse_free_energy(self) -> float:
+        """F by the reverse chains alone; E of it is at most F, as E of `forward.free_energy` is at least F."""
+        return log_mean_exp(self.reverse_log_weights) - self.forward.log_z0
+
+    @cached_property
+    def _bennett(self) -> Bennett:
+        return bennett(-self.forward.log_weights, -self.reverse_log_weights)
+
+    @property
+    def free_energy(self) -> float:
+        """F by Bennett's acceptance ratio, from both directions."""
+        return self._bennett.difference - self.forward.log_z0
+
+    @property
+    def log_z(self) -> float:
+        """ln Z by Bennett's acceptance ratio."""
+        return -self.free_energy
+
+    @property
+    def stderr(self) -> float:
+        """Standard error of `free_energy`, by Bennett's formula."""
+        return self._bennett.stderr
+
+    @property
+    def overlap(self) -> float:
+        """Effective number of chains that Bennett's estimate rests on, in the direction with the fewer of them."""
+        return self._bennett.overlap
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Interval of F about `free_energy` with the same confidence, for a normal error."""
+        reach = max(float(ndtri(0.5 + self.confidence / 2.0)) * self.stderr, self.forward.rounding)
+        return self.free_energy - reach, self.free_energy + reach
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What is doubtful about these bounds, in words."""
+        found = []
+        if self.samples == "approximate":
+            found.append(
+                "the reverse chains start from samples of the forward run, not of the model itself: "
+                "the lower bound and Bennett's estimate are approximate"
+            )
+        if self.lower > self.upper:
+            found.append("the two bounds contradict each other: the samples cannot be those of the model")
+        gap = self.forward.free_energy - self.reverse_free_energy
+        reach = self._reach(gap > 0.0)
+        if abs(gap) > DISAGREEMENT * reach + _ROUNDING * max(1.0, abs(self.free_energy)):
+            found.append(
+                f"the two directions disagree by {gap:.2g}, where their 95 % intervals reach {reach:.2g} towards each "
+                "other: one may have missed what the other has seen; raise steps, or start from another base"
+            )
+        fewest = min(self.forward.chains, len(self.reverse_log_weights))
+        if fewest < MIN_CHAINS:
+            found.append(f"{fewest} chains in one direction are too few for Bennett's error; raise chains")
+        elif self.overlap < min(MIN_OVERLAP, fewest / 2):
+            found.append(
+                f"only about {self.overlap:.1f} chains of one direction overlap with the other: do not trust Bennett's "
+                "estimate, only the bounds; raise steps"
+            )
+        return (*found, *doubts_about_digits(self.forward.log_weights), *self.forward.notes)
+
+    def _reach(self, forward_is_higher: bool) -> float:
+        """How far the intervals of the two directions reach towards each other."""
+        low, high = self.forward.interval
+        back_low, back_high = confidence.interval(self.reverse_log_weights)
+        back = log_mean_exp(self.reverse_log_weights)
+        if forward_is_higher:
+            return math.hypot(self.forward.free_energy - low, back_high - back)
+        return math.hypot(high - self.forward.free_energy, back - back_low)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as plain data."""
+        low, high = self.interval
+        return {
+            "lower": self.lower,
+            "upper": self.upper,
+            "confidence": self.confidence,
+            "samples": self.samples,
+            "free_energy": self.free_energy,
+            "log_z": self.log_z,
+            "stderr": finite(self.stderr),
+            "interval": [finite(low), finite(high)],
+            "overlap": self.overlap,
+            "forward_free_energy": self.forward.free_energy,
+            "reverse_free_energy": self.reverse_free_energy,
+            "method": self.forward.method,
+            "steps": self.forward.steps,
+            "schedule": self.forward.schedule,
+            "base": self.forward.base,
+            "chains": self.forward.chains,
+            "reverse_chains": len(self.reverse_log_weights),
+            "transition": self.forward.transition,
+            "seed": self.forward.seed,
+            "engine": self.forward.engine,
+            "seconds": self.seconds,
+            "warnings": list(self.warnings),
+        }
+
+    def to_json(self) -> str:
+        """Return the answer as one JSON object."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def __str__(self) -> str:
+        digits = decimals(self.stderr)
+        sure = "" if self.is_certified else ", if the reverse chains start at equilibrium"
+        if self.samples == "given":
+            sure = ", if these are independent samples of the model"
+        if self.lower > self.upper:
+            sure = ", which cannot be"
+        lines = [
+            f"{self.lower:.{digits}f} ≤ F ≤ {self.upper:.{digits}f}   (probability at least {self.confidence:g}{sure})",
+            f"F = {self.free_energy:.{digits}f} ± {self.stderr:.{digits}f}   by Bennett's acceptance ratio"
+            f"   (forward {self.forward.free_energy:.{digits}f}, reverse {self.reverse_free_energy:.{digits}f})",
+            f"{self.forward.method}, {self.forward.plan_in_words}, "
+            f"{self.forward.chains} + {len(self.reverse_log_weights)} chains, reverse start: {self.samples}, "
+            f"seed {self.forward.seed}, {self.forward.engine}, {self.seconds:.2f} s",
+        ]
+        return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
+
+
+def bound(
+    model: BipartiteMRF,
+    samples: Any = None,
+    *,
+    confidence: float = 0.95,
+    equilibration: int | None = None,
+    engine: str = "auto",
+    threads: int | None = None,
+    progress: bool | Tick = False,
+    **options: Any,
+) -> Bounds:
+    """Bound the free energy from both sides, and estimate it from both directions.
+
+    Parameters
+    ----------
+    model, engine, threads, progress
+        As in `estimate`.
+    samples
+        Independent samples of the model for the reverse chains to start from: rows of visible features, or a pair
+        (visible, hidden) of such arrays. Without them they are drawn exactly where that is affordable (an
+        enumerable side, a graph of low width, Gaussians); else the forward chains' ends are resampled by weight
+        and equilibrated, and what rests on them is labelled approximate.
+    confidence
+        Probability with which both bounds hold at once.
+    equilibration
+        Moves under the target that approximate samples take before the reverse run; as many as steps by default.
+    options
+        method, steps, chains, transition, sweeps, schedule, base, seed and precision, as in `estimate`.
+    """
+    level = real_number(confidence, "confidence")
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"confidence is {confidence!r}; it must lie between 0 and 1")
+    check_options(options)
+    threads = cores(threads)
+    begin = time.perf_counter()
+    with ticker(progress, "forward and reverse") as tick:
+        model = as_model(model)
+        uncoupled = 0 in (model.n_visible, model.n_hidden)
+        plan = ready_plan(model, threads, whole_model=samples is not None and not uncoupled, **options)
+        engine = engines.choose(plan, engine)
+        start, source = _samples(plan, samples)
+        moves = plan.steps if equilibration is None else whole(equilibration, "equilibration", 0, 2**31)
+        watch = None
+        if source == "approximate":  # the ends of the chains are wanted
+            watch = Watch([plan.steps], plan.chains, lambda k, v: v, len(plan.oriented()[0].visible_bias))
+        forward = run_plan(plan, engine, threads, lambda fraction: tick(fraction / 2), watch)
+        if watch is not None:
+            start = _resampled(forward.log_weights, watch.values[0], plan.seed)
+        if start is None:  # all of it is summed exactly
+            return Bounds(forward, -forward.log_weights, source, level, time.perf_counter() - begin)
+        back = plan.reversed(start, moves if source == "approximate" else 0)
+        reverse = run_plan(back, engine, threads, lambda fraction: tick((1.0 + fraction) / 2)).log_weights
+    return Bounds(forward, reverse, source, level, time.perf_counter() - begin)
+
+
+def _samples(plan: Plan, samples: Any) -> tuple[Array | None, str]:
+    """Return states of the sampled side for the reverse chains, if there are any yet, and where they come from."""
+    if plan.parts.annealed is None:
+        return None, "exact"
+    if samples is not None:
+        return _given(plan, samples), "given"
+    chains = np.arange(plan.chains, dtype=np.uint64) + np.uint64(plan.first_chain)
+    drawn = sample_visible(plan.oriented()[0], stream(plan.seed, REVERSE), chains)
+    return (None, "approximate") if drawn is None else (drawn[0], f"exact, by {drawn[1]}")
+
+
+def _given(plan: Plan, samples: Any) -> Array:
+    """Return the states of the sampled side in given samples; a hidden side that is not given is drawn from P(h|v)."""
+    pair = isinstance(samples, tuple) and len(samples) == 2 and all(np.ndim(side) == 2 for side in samples)
+    visible = visible_rows(plan.model, samples[0] if pair else samples, "samples")
+    if pair:
+        hidden = visible_rows(plan.model.transposed(), samples[1], "hidden samples")
+        if len(hidden) != len(visible):
+            raise ValueError(f"there are {len(visible)} visible samples and {len(hidden)} hidden ones")
+        return hidden if plan.method == "mais-h" else visible
+    if plan.method != "mais-h":
+        return visible
+    natural = plan.model.natural
+    fields = natural.hidden_bias + visible @ natural.weights
+    chains = np.arange(len(visible), dtype=np.uint64)
+    u = uniforms(stream(plan.seed, REVERSE), chains, 0, TARGET, plan.model.n_hidden)
+    return natural.hidden_units.draw(fields, u)
+
+
+def _resampled(log_weights: Array, states: Array, seed: int) -> Array:
+    """Draw as many states as there are in proportion to their weights (systematic resampling)."""
+    shares = np.cumsum(np.exp(log_weights - log_weights.max()))
+    u = uniforms(stream(seed, REVERSE), np.zeros(1, dtype=np.uint64), 0, TARGET, 1)[0, 0]
+    places = (np.arange(len(states)) + u) / len(states) * shares[-1]
+    return states[np.minimum(np.searchsorted(shares, places), len(states) - 1)]
+
+
+def markov_bound(log_weights: Array, risk: float) -> float:
+    """Lower bound of ln E[W], W ≥ 0, that is too high with probability at most `risk`.
+
+    The chains are split in m = ⌊√N⌋ groups with means W̄_g. By Markov's inequality W̄_g exceeds E[W]/a with
+    probability at most a, and as the groups are independent all of them do with probability at most a^m: so
+    min_g ln W̄_g + (ln risk)/m, which is nearer than the m = 1 of one plain application.
+    """
+    groups = math.isqrt(len(log_weights))
+    means = [log_mean_exp(group) for group in np.array_split(log_weights, groups)]
+    return min(means) + math.log(risk) / groups
+
+
+class Bennett(NamedTuple):
+    """A difference of free energies with its error."""
+
+    difference: float
+    stderr: float
+    overlap: float  # (Σf)²/Σf² of the acceptance probabilities f, in the direction where it is smaller
+
+
+def bennett(forward: Array, reverse: Array) -> Bennett:
+    """Difference of free energies from the works of both directions, by Bennett's acceptance ratio.
+
+    The root Δ of Σ_F f(M + w_F − Δ) = Σ_R f(−M + w_R + Δ) with f(x) = 1/(1 + eˣ) and M = ln(n_F/n_R), and the
+    variance of eq. 10a in Bennett, J. Comput. Phys. 22, 245 (1976).
+    """
+    from scipy.optimize import brentq  # imported here: it takes a while to load
+
+    m = math.log(len(forward) / len(reverse))
+
+    def log_f(delta: float) -> tuple[Array, Array]:
+        return log_expit(delta - m - forward), log_expit(m - delta - reverse)
+
+    def excess(delta: float) -> float:
+        f, r = log_f(delta)
+        return log_mean_exp(f) + m - log_mean_exp(r)
+
+    ends = -log_mean_exp(-forward), log_mean_exp(-reverse)
+    low, high, reach = min(ends), max(ends), 1.0
+    while excess(low) > 0.0 or excess(high) < 0.0:
+        low, high, reach = low - reach, high + reach, 2.0 * reach
+    delta = float(brentq(excess, low, high, xtol=1e-12, maxiter=2000)) if low < high else low
+    # Σf²/(Σf)² of each direction
+    inverse = [
+        math.exp(log_mean_exp(2.0 * log_values) - 2.0 * log_mean_exp(log_values)) / len(log_values)
+        for log_values in log_f(delta)
+    ]
+    variance = sum(inverse) - 1.0 / len(forward) - 1.0 / len(reverse)
+    alone = min(len(forward), len(reverse)) == 1  # which says nothing of the spread
+    return Bennett(delta, math.inf if alone else math.sqrt(max(variance, 0.0)), 1.0 / max(inverse))

@@ -1,0 +1,132 @@
+"""Connected parts of a model. What can be summed exactly at once is not sampled, so it adds no variance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..models.model import BipartiteMRF, Indices
+from ..models.units import Categorical, Gaussian, Units
+from .base import Base
+
+_SMALL_STATES = 12.0  # a part is small if one of its sides has at most 2^12 states,
+_SMALL_TABLES = 14.0  # or if it is nearly a tree: elimination needs tables of at most 2^14 entries
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A model cut in two: `annealed` is left to be sampled (None if nothing is), the rest is known exactly.
+
+    `log_ratio` is the exact ln(Z/Z_0) of the rest, offset included.
+    """
+
+    annealed: BipartiteMRF | None
+    base: Base
+    log_ratio: float
+
+
+def cut(model: BipartiteMRF, base: Base) -> Parts:
+    """Sum out exactly the isolated variables and, if there are several connected parts, the small ones."""
+    visible, hidden, count = model.connected_parts
+    if count == 1 and len(visible) and len(hidden):
+        return Parts(model, base, model.natural.offset)
+    alone = np.bincount(visible, minlength=count) + np.bincount(hidden, minlength=count) == 1
+    exact = model.natural.offset + _free_log_ratio(model, base, alone[visible], alone[hidden])
+    left = ~alone
+    if left.sum() > 1:
+        small = left & _small_parts(model)
+        if small.any():
+            chosen = small[visible], small[hidden]
+            rest = submodel(model, *chosen)
+            exact += _log_z_of_small(rest) - _subbase(model, base, *chosen).log_z(rest)
+            left &= ~small
+    if not left.any():
+        return Parts(None, base, exact)
+    keep = left[visible], left[hidden]
+    return Parts(submodel(model, *keep), _subbase(model, base, *keep), exact)
+
+
+def _small_parts(model: BipartiteMRF) -> Any:
+    """Return for each connected part whether its exact sum takes next to no time."""
+    visible, hidden, count = model.connected_parts
+    per_variable = (
+        _log2_states(model.visible_units, len(model.visible_bias), len(visible)),
+        _log2_states(model.hidden_units, len(model.hidden_bias), len(hidden)),
+    )
+    sides = [
+        np.bincount(side, weights=states, minlength=count)
+        for side, states in zip((visible, hidden), per_variable, strict=True)
+    ]
+    edges = np.bincount(visible[model.edges[:, 0]], minlength=count)
+    variables = np.bincount(visible, minlength=count) + np.bincount(hidden, minlength=count)
+    gaussian = isinstance(model.visible_units, Gaussian) and isinstance(model.hidden_units, Gaussian)
+    if gaussian:  # in closed form
+        return np.ones(count, dtype=bool)
+    largest = max(np.max(states, initial=0.0) for states in per_variable)  # of one variable
+    # eliminating a part costs tables of at most its number of independent cycles and two variables more
+    width = (edges - variables + 3) * largest
+    return (np.minimum(*sides) <= _SMALL_STATES) | (width <= _SMALL_TABLES)
+
+
+def _log2_states(units: Units, features: int, variables: int) -> Any:
+    """Binary logarithm of the number of states of each variable."""
+    if isinstance(units, Categorical):
+        return np.log2(units.counts(features))
+    return np.full(variables, np.inf if isinstance(units, Gaussian) else 1.0)
+
+
+def _log_z_of_small(rest: BipartiteMRF) -> float:
+    """ln Z of a model whose parts are all small: in one elimination if it is discrete, else part by part."""
+    from ..exact import eliminate, exact_log_z
+
+    together = eliminate(rest)
+    if together is not None:
+        return together
+    visible, hidden, count = rest.connected_parts
+    pieces = (submodel(rest, visible == part, hidden == part) for part in range(count))
+    return sum(exact_log_z(piece, threads=1) for piece in pieces)
+
+
+def submodel(model: BipartiteMRF, visible: Any, hidden: Any) -> BipartiteMRF:
+    """Return the model of the variables chosen by two masks; the offset stays behind."""
+    i, j = np.flatnonzero(visible), np.flatnonzero(hidden)
+    rows, columns = _features(model, visible, hidden)
+    return BipartiteMRF(
+        model.weights[rows][:, columns],
+        model.visible_bias[rows],
+        model.hidden_bias[columns],
+        model.visible_units.take(i),
+        model.hidden_units.take(j),
+        model.temperature,
+    )
+
+
+def _features(model: BipartiteMRF, visible: Any, hidden: Any) -> tuple[Indices, Indices]:
+    return (
+        np.flatnonzero(visible[model.visible_units.owners(len(model.visible_bias))]),
+        np.flatnonzero(hidden[model.hidden_units.owners(len(model.hidden_bias))]),
+    )
+
+
+def _subbase(model: BipartiteMRF, base: Base, visible: Any, hidden: Any) -> Base:
+    rows, columns = _features(model, visible, hidden)
+    return Base(base.visible[rows], base.hidden[columns])
+
+
+def _free_log_ratio(model: BipartiteMRF, base: Base, visible: Any, hidden: Any) -> float:
+    """ln(Z/Z_0) of variables without couplings."""
+    rows, columns = _features(model, visible, hidden)
+    natural = model.natural
+    total = 0.0
+    for units, chosen, at, own, start in (
+        (natural.visible_units, visible, rows, natural.visible_bias, base.visible),
+        (natural.hidden_units, hidden, columns, natural.hidden_bias, base.hidden),
+    ):
+        if len(at):
+            side = units.take(np.flatnonzero(chosen))
+            fields = np.stack([own[at], start[at]])
+            target, initial = side.log_normaliser(fields)
+            total += float(target - initial)
+    return total
