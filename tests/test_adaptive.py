@@ -219,11 +219,11 @@ def test_recording_changes_nothing_else():
 def test_curve_of_parts_and_offset():
     """Nothing is summed beforehand when the path is recorded, and an offset grows with β."""
     model = mg.from_edges([(0, 1), (2, 3)], coupling=[0.5, -0.7], field=[0.1, 0.2, 0.3, 0.4])
-    shifted = mg.BipartiteMRF(
+    shifted = mg.MRF(
         model.weights, model.visible_bias, model.hidden_bias, model.visible_units, model.hidden_units, 2.0, offset=3.0
     )
     r = mg.estimate(shifted, steps=10, chains=2000, record=True)
-    half = mg.BipartiteMRF(
+    half = mg.MRF(
         model.weights, model.visible_bias, model.hidden_bias, model.visible_units, model.hidden_units, 4.0, offset=3.0
     )
     assert r.curve.betas[4] == pytest.approx(0.5)

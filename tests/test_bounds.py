@@ -25,7 +25,7 @@ def quiet(fraction):
 
 
 def reverse_weights(model, method, chains, engine="numba", **options):
-    plan = make_plan(model, method=method, steps=5, chains=chains, seed=3, whole_model=True, **options)
+    plan = make_plan(model, method=method, steps=5, chains=chains, seed=3, keep_whole=True, **options)
     start, _ = sample_visible(plan.oriented()[0], 11, np.arange(chains, dtype=np.uint64))
     return engines.run(plan.reversed(start), engine, 2, quiet)
 
@@ -61,7 +61,7 @@ def test_reverse_sweeps_go_backwards(engine, chains):
     """A model found by its exact path sums, on which sweeps in the forward order have other moments."""
     model = random_rbm(np.random.default_rng(170), 2, 3, scale=4.0)
     exact = PathSums(model, LINEAR5, sweeps=1).reverse("mais-v").mean_log
-    plan = make_plan(model, method="mais-v", steps=5, chains=chains, transition="metropolis", seed=3, whole_model=True)
+    plan = make_plan(model, method="mais-v", steps=5, chains=chains, transition="metropolis", seed=3, keep_whole=True)
     start, _ = sample_visible(model, 11, np.arange(chains, dtype=np.uint64))
     back = plan.reversed(start)
     right, wrong = (engines.run(x, engine, 2, quiet) for x in (back, replace(back, parts=plan.parts)))
@@ -411,7 +411,7 @@ def test_disagreement_is_measured_by_both_errors():
 
 def test_bad_arguments():
     model = rbm_gaussian(4, 4, temperature=0.5)
-    for options in (dict(whole_model=True), dict(record=True), dict(tolerance=0.1), dict(stpes=3)):
+    for options in (dict(keep_whole=True), dict(record=True), dict(tolerance=0.1), dict(stpes=3)):
         with pytest.raises(ValueError, match=f"there is no option '{next(iter(options))}' here"):
             mg.bound(model, **options)
 

@@ -19,7 +19,8 @@ from marginalis import engines
 from marginalis.engines.cpu.anneal_kernel import anneal_blocks
 from marginalis.engines.cpu.numba_cpu import _prepare, _state
 from marginalis.parallel.threads import interruptible
-from marginalis.sampling import loop as annealing
+from marginalis.sampling import loop
+from marginalis.sampling.loop import Path
 from marginalis.sampling.moves import gibbs
 from marginalis.sampling.plan import make_plan
 from marginalis.simd import cache
@@ -41,7 +42,7 @@ def test_draw_for_draw(method, base, sparse):
     model = random_rbm(rng, 9, 6, units=("spin", "binary"), scale=0.7, temperature=0.6)
     if sparse:
         holes = np.where(rng.random((9, 6)) < 0.5, model.weights, 0)
-        model = mg.BipartiteMRF(
+        model = mg.MRF(
             sp.coo_matrix(holes),
             model.visible_bias,
             model.hidden_bias,

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import marginalis as mg
-from marginalis import engines
 from marginalis.models.units import BINARY, SPIN, Categorical, Gaussian, parse_units
 from marginalis.sampling.loop import Path
 from marginalis.sampling.moves import gibbs
@@ -236,7 +235,7 @@ def test_random_bipartite_models_against_brute_force(seed, visible, hidden, dens
 def random_model(rng, visible, hidden, density, temperature):
     n, m = (sum(map(int, w[12:].split(","))) * (1 if "," in w else 2) if ":" in w else 3 for w in (visible, hidden))
     w = np.where(rng.random((n, m)) < density, rng.normal(size=(n, m)), 0)
-    return mg.BipartiteMRF(
+    return mg.MRF(
         sp.csr_array(w) if rng.random() < 0.5 else w,
         rng.normal(size=n),
         rng.normal(size=m),
@@ -254,7 +253,7 @@ def test_weights_of_random_models_have_their_exact_moments(method):
     betas, chains = np.array([0, 0.3, 0.6, 1]), 2000
     for visible, hidden in itertools.product(SIDES, SIDES):
         model = random_model(rng, visible, hidden, rng.uniform(0.3, 1), rng.uniform(0.7, 2))
-        plan = make_plan(model, method=method, schedule=betas, chains=chains, whole_model=True)
+        plan = make_plan(model, method=method, schedule=betas, chains=chains, keep_whole=True)
         log_w = engines.run(plan, "numpy", 1, lambda fraction: None)
         exact = exact_moments(model, method, betas)
         shift = math.log(exact.mean)

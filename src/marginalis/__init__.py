@@ -1,4 +1,4 @@
-"""Free energies of bipartite Markov random fields by (marginalized) annealed importance sampling."""
+"""Free energies of Markov random fields by (marginalized) annealed importance sampling."""
 
 # ruff: noqa: F403, F405
 from __future__ import annotations
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "MRF",
     "BipartiteMRF",
     "Bounds",
     "Curve",

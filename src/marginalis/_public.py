@@ -5,7 +5,7 @@ from .answers.bounds import Bounds as Bounds
 from .answers.bounds import bound as bound
 from .answers.curve import Curve as Curve
 from .answers.estimate import Estimate as Estimate
-from .answers.estimate import estimate as estimate
+from .answers.estimating import estimate as estimate
 from .answers.likelihood import LogLikelihood as LogLikelihood
 from .answers.likelihood import log_likelihood as log_likelihood
 from .answers.thermodynamics import Thermodynamics as Thermodynamics
@@ -21,8 +21,10 @@ from .models.graphs import from_tables as from_tables
 from .models.graphs import potts as potts
 from .models.grids import ising_grid as ising_grid
 from .models.grids import potts_grid as potts_grid
-from .models.model import BipartiteMRF as BipartiteMRF
+from .models.model import MRF as MRF
 from .models.model import as_model as as_model
 from .models.model import dbm as dbm
 from .models.model import rbm as rbm
 from .sampling.base import data_base as data_base
+
+BipartiteMRF = MRF  # its name when bipartite graphs were all there was

@@ -8,20 +8,18 @@ measure g. They take no part in the estimate: the schedule is fixed before its c
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
-from typing import Any
+from typing import Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from .. import engines
-from ..models.model import BipartiteMRF
-from ..models.units import Array
+from ..checks import Array
+from ..engines import drive
+from ..models.model import MRF
 from ..random import PILOT, stream
-from ..sampling.plan import DEFAULT_CHAINS, Plan, make_plan
-from ..sampling.recorder import Watch
-from ..sampling.schedule import DEFAULT_STEPS
+from ..sampling.options import PlanOptions
+from ..sampling.plan import Plan, make_plan
+from ..sampling.recorder import Recorder
 
 PILOT_CHAINS = 64
 _COARSER = 4  # a pilot's path has this many times fewer steps,
@@ -31,34 +29,17 @@ _BINS = 32  # of the path, in each of which g is taken as constant
 _EVEN = 0.1  # part of the length that is spread evenly, against what a pilot has missed
 
 
-def check_options(options: dict[str, Any]) -> None:
-    """Raise a ValueError if there is one that no caller may choose, before it is one too many."""
-    unknown = set(options) - (set(inspect.signature(make_plan).parameters) - {"model", "whole_model"})
-    if unknown:
-        raise ValueError(f"there is no option {min(unknown)!r} here")
-
-
-def ready_plan(
-    model: BipartiteMRF,
-    threads: int,
-    *,
-    steps: int | None = None,
-    chains: int | None = None,
-    schedule: str | ArrayLike | None = None,
-    whole_model: bool = False,
-    **options: Any,
-) -> Plan:
+def ready_plan(model: MRF, workers: int, *, keep_whole: bool = False, **options: Unpack[PlanOptions]) -> Plan:
     """Make a plan; run the pilots of an adaptive schedule, which is the default unless `steps` is given."""
-    check_options(options)
-    options["whole_model"] = whole_model
-    options["chains"] = DEFAULT_CHAINS if chains is None else chains
+    schedule = options.get("schedule")
     if schedule is None:
-        schedule = "adaptive" if steps is None else "linear"
-    steps = DEFAULT_STEPS if steps is None else steps
+        schedule = "adaptive" if options.get("steps") is None else "linear"
     if not (isinstance(schedule, str) and schedule == "adaptive"):
-        return make_plan(model, steps=steps, schedule=schedule, **options)
-    plan = make_plan(model, steps=steps, schedule="linear", **options)
-    return replace(plan, betas=fit_schedule(plan, threads), schedule="adaptive")
+        options["schedule"] = schedule
+        return make_plan(model, keep_whole=keep_whole, **options)
+    options["schedule"] = "linear"
+    plan = make_plan(model, keep_whole=keep_whole, **options)
+    return replace(plan, betas=fit_schedule(plan, workers), schedule="adaptive")
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of what overflows nothing is learnt: the steps are even
@@ -68,7 +49,7 @@ def fit_schedule(plan: Plan, threads: int) -> Array:
     Two pilots: one with even steps, and another on the path which that one suggests, to look closely where it
     matters. They depend neither on the plan's chains nor on the engine asked for.
     """
-    if plan.parts.annealed is None or plan.steps == 1:
+    if plan.remainder.model is None or plan.steps == 1:
         return plan.betas
     coarse = min(max(plan.steps // _COARSER, _FEWEST), _MOST)
     betas = np.linspace(0.0, 1.0, coarse + 1)
@@ -76,16 +57,16 @@ def fit_schedule(plan: Plan, threads: int) -> Array:
         pilot = replace(
             plan, betas=betas, chains=PILOT_CHAINS, first_chain=PILOT_CHAINS * stage, seed=stream(plan.seed, PILOT)
         )
-        watch = Watch(np.arange(1, coarse + 1), PILOT_CHAINS)
-        engines.run(pilot, engines.choose(pilot, "auto"), threads, lambda fraction: None, watch)
-        betas = refit(betas, watch, coarse if stage == 0 else plan.steps)
+        recorder = Recorder(np.arange(1, coarse + 1), PILOT_CHAINS)
+        drive.run(pilot.settled("auto"), threads, lambda fraction: None, recorder)
+        betas = refit(betas, recorder, coarse if stage == 0 else plan.steps)
     return betas
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def refit(betas: Array, watch: Watch, steps: int) -> Array:
+def refit(betas: Array, recorder: Recorder, steps: int) -> Array:
     """Return `steps` steps of equal length by what was seen of every step of a pilot on the path `betas`."""
-    return equal_lengths(betas, np.diff(watch.log_weights, axis=0, prepend=0.0).var(axis=1), steps)
+    return equal_lengths(betas, np.diff(recorder.log_weights, axis=0, prepend=0.0).var(axis=1), steps)
 
 
 def equal_lengths(betas: Array, variances: Array, steps: int) -> Array:

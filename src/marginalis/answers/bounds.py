@@ -7,31 +7,30 @@ Markov's inequality bounds F from both sides with a stated confidence and no ass
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from scipy.special import log_expit, ndtri
 
-from .. import engines
-from ..checks import real_number, whole
+from ..checks import Array, real_number, whole
 from ..exact.sampling import sample_visible
 from ..models.data import visible_rows
-from ..models.model import BipartiteMRF, as_model
-from ..models.units import Array
+from ..models.model import as_model
 from ..parallel.progress import ticker
-from ..parallel.threads import Tick, cores
+from ..parallel.threads import cores
 from ..random import REVERSE, TARGET, stream, uniforms
+from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
 from ..sampling.plan import Plan
-from ..sampling.recorder import Watch
+from ..sampling.recorder import Recorder
 from . import confidence
-from .adaptive import check_options, ready_plan
+from .adaptive import ready_plan
 from .confidence import log_mean_exp
-from .estimate import Estimate, decimals, doubts_about_digits, finite, run_plan
+from .estimate import Estimate, doubts_about_digits, run_plan
+from .record import Answer, Record, decimals, finite
 
 DISAGREEMENT = 2.5  # of the two directions, in widths of their intervals, that is worth a warning
 MIN_CHAINS = 10
@@ -40,14 +39,14 @@ MIN_OVERLAP = 20.0  # effective chains below which Bennett's error is no error b
 
 
 @dataclass(frozen=True, eq=False)
-class Bounds:
+class Bounds(Answer):
     """F between two bounds that hold together with probability `confidence`, and Bennett's estimate of it."""
 
     forward: Estimate
     reverse_log_weights: Array  # of chains from the target to the base: their mean weight estimates Z_0/Z
     samples: str  # where the reverse chains start: "given", "exact, by …" or "approximate"
     confidence: float
-    seconds: float
+    record: Record  # of the forward run, with the time that both took
 
     @property
     def is_certified(self) -> bool:
@@ -151,22 +150,10 @@ class Bounds:
             "overlap": self.overlap,
             "forward_free_energy": self.forward.free_energy,
             "reverse_free_energy": self.reverse_free_energy,
-            "method": self.forward.method,
-            "steps": self.forward.steps,
-            "schedule": self.forward.schedule,
-            "base": self.forward.base,
-            "chains": self.forward.chains,
+            **self.record.to_dict(),
             "reverse_chains": len(self.reverse_log_weights),
-            "transition": self.forward.transition,
-            "seed": self.forward.seed,
-            "engine": self.forward.engine,
-            "seconds": self.seconds,
             "warnings": list(self.warnings),
         }
-
-    def to_json(self) -> str:
-        """Return the answer as one JSON object."""
-        return json.dumps(self.to_dict(), allow_nan=False)
 
     def __str__(self) -> str:
         digits = decimals(self.stderr)
@@ -179,29 +166,27 @@ class Bounds:
             f"{self.lower:.{digits}f} ≤ F ≤ {self.upper:.{digits}f}   (probability at least {self.confidence:g}{sure})",
             f"F = {self.free_energy:.{digits}f} ± {self.stderr:.{digits}f}   by Bennett's acceptance ratio"
             f"   (forward {self.forward.free_energy:.{digits}f}, reverse {self.reverse_free_energy:.{digits}f})",
-            f"{self.forward.method}, {self.forward.plan_in_words}, "
-            f"{self.forward.chains} + {len(self.reverse_log_weights)} chains, reverse start: {self.samples}, "
-            f"seed {self.forward.seed}, {self.forward.engine}, {self.seconds:.2f} s",
+            f"{self.method}, {self.record}, "
+            f"{self.chains} + {len(self.reverse_log_weights)} chains, reverse start: {self.samples}, "
+            f"seed {self.seed}, {self.engine}, {self.seconds:.2f} s",
         ]
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
 
 
+@takes_options()
 def bound(
-    model: BipartiteMRF,
+    model: Any,
     samples: Any = None,
     *,
     confidence: float = 0.95,
     equilibration: int | None = None,
-    engine: str = "auto",
-    threads: int | None = None,
-    progress: bool | Tick = False,
-    **options: Any,
+    **options: Unpack[RunOptions],
 ) -> Bounds:
     """Bound the free energy from both sides, and estimate it from both directions.
 
     Parameters
     ----------
-    model, engine, threads, progress
+    model
         As in `estimate`.
     samples
         Independent samples of the model for the reverse chains to start from: rows of visible features, or a pair
@@ -212,38 +197,39 @@ def bound(
         Probability with which both bounds hold at once.
     equilibration
         Moves under the target that approximate samples take before the reverse run; as many as steps by default.
-    options
-        method, steps, chains, transition, sweeps, schedule, base, seed and precision, as in `estimate`.
     """
     level = real_number(confidence, "confidence")
     if not 0.0 < level < 1.0:
         raise ValueError(f"confidence is {confidence!r}; it must lie between 0 and 1")
-    check_options(options)
-    threads = cores(threads)
+    chosen = filled_in(options)
+    threads = cores(chosen["threads"])
     begin = time.perf_counter()
-    with ticker(progress, "forward and reverse") as tick:
+    with ticker(chosen["progress"], "forward and reverse") as tick:
         model = as_model(model)
         uncoupled = 0 in (model.n_visible, model.n_hidden)
-        plan = ready_plan(model, threads, whole_model=samples is not None and not uncoupled, **options)
-        engine = engines.choose(plan, engine)
+        plan = ready_plan(model, threads, keep_whole=samples is not None and not uncoupled, **plan_options(chosen))
         start, source = _samples(plan, samples)
         moves = plan.steps if equilibration is None else whole(equilibration, "equilibration", 0, 2**31)
-        watch = None
+        recorder = None
         if source == "approximate":  # the ends of the chains are wanted
-            watch = Watch([plan.steps], plan.chains, lambda k, v: v, len(plan.oriented()[0].visible_bias))
-        forward = run_plan(plan, engine, threads, lambda fraction: tick(fraction / 2), watch)
-        if watch is not None:
-            start = _resampled(forward.log_weights, watch.values[0], plan.seed)
+            recorder = Recorder([plan.steps], plan.chains, lambda k, v: v, len(plan.oriented()[0].visible_bias))
+        forward = run_plan(plan, threads, lambda fraction: tick(fraction / 2), recorder)
+        if recorder is not None:
+            start = _resampled(forward.log_weights, recorder.values[0], plan.seed)
         if start is None:  # all of it is summed exactly
-            return Bounds(forward, -forward.log_weights, source, level, time.perf_counter() - begin)
+            return _bounds(forward, -forward.log_weights, source, level, begin)
         back = plan.reversed(start, moves if source == "approximate" else 0)
-        reverse = run_plan(back, engine, threads, lambda fraction: tick((1.0 + fraction) / 2)).log_weights
-    return Bounds(forward, reverse, source, level, time.perf_counter() - begin)
+        reverse = run_plan(back, threads, lambda fraction: tick((1.0 + fraction) / 2)).log_weights
+    return _bounds(forward, reverse, source, level, begin)
+
+
+def _bounds(forward: Estimate, reverse: Array, source: str, level: float, begin: float) -> Bounds:
+    return Bounds(forward, reverse, source, level, replace(forward.record, seconds=time.perf_counter() - begin))
 
 
 def _samples(plan: Plan, samples: Any) -> tuple[Array | None, str]:
     """Return states of the sampled side for the reverse chains, if there are any yet, and where they come from."""
-    if plan.parts.annealed is None:
+    if plan.remainder.model is None:
         return None, "exact"
     if samples is not None:
         return _given(plan, samples), "given"

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..models.units import Array
+from ..checks import Array
 from . import confidence
 
 

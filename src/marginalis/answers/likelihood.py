@@ -20,11 +20,13 @@ import scipy.sparse as sp
 from ..checks import real_number
 from ..exact import ExactLogZ, exact_log_z
 from ..models.data import check_rows, visible_table
-from ..models.model import BipartiteMRF, as_model
+from ..models.model import MRF, as_model
 from ..models.units import Array, Gaussian
 from ..sampling.plan import model_digest
 from .bounds import Bounds
-from .estimate import Estimate, estimate, finite
+from .estimate import Estimate
+from .estimating import estimate
+from .record import finite
 
 _CHEAP = 1.0  # seconds: an exact ln Z that takes no longer is always taken
 _CELLS = 1 << 22  # of a chunk of rows with its fields; bounds the memory, changes nothing else
@@ -138,9 +140,7 @@ def log_likelihood(rbm: Any, data: Any, log_z: Any = None, **estimate_options: A
     return LogLikelihood(terms, value, (low, high), source, time.perf_counter() - start, warnings)
 
 
-def _log_z(
-    model: BipartiteMRF, given: Any, options: dict[str, Any]
-) -> tuple[float, tuple[float, float], str, tuple[str, ...]]:
+def _log_z(model: MRF, given: Any, options: dict[str, Any]) -> tuple[float, tuple[float, float], str, tuple[str, ...]]:
     """Return ln Z, its interval, where it comes from, and what is doubtful about it."""
     if given is not None and options:
         raise ValueError(f"log_z is given: leave out {', '.join(options)}, for nothing is estimated")
@@ -173,7 +173,7 @@ def _log_z(
     return float(given.log_z), (-float(high), -float(low)), source, tuple(getattr(given, "warnings", ()))
 
 
-def _log_terms(model: BipartiteMRF, data: Any) -> Array:
+def _log_terms(model: MRF, data: Any) -> Array:
     """Return ln Σ_h exp(−E(v, h)) of every row v, chunk by chunk."""
     table = visible_table(model, data)
     exponent = model.natural

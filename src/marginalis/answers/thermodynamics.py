@@ -8,26 +8,27 @@ h, d ln Σ_h e^{xA}/dx is the mean of A given v, and the second derivative its v
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..checks import real_array, whole
-from ..models.model import BipartiteMRF, as_model
+from ..models.model import as_model
 from ..models.units import Array, Gaussian
 from ..parallel.progress import ticker
-from ..parallel.threads import Tick, cores
+from ..parallel.threads import cores
+from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
 from ..sampling.plan import Plan
-from ..sampling.recorder import Watch
+from ..sampling.recorder import Recorder
 from . import confidence
-from .adaptive import check_options, ready_plan
+from .adaptive import ready_plan
 from .confidence import log_mean_exp
-from .estimate import decimals, finite, run_plan
+from .estimate import run_plan
+from .record import Answer, Record, decimals, finite
 
 _FINE = 1e-9  # rounding below this is nobody's concern,
 _COARSE = 1e-3  # and above this a reason for a warning
@@ -36,7 +37,7 @@ QUANTITIES = ("log_z", "energy", "entropy", "heat_capacity")
 
 
 @dataclass(frozen=True, eq=False)
-class Thermodynamics:
+class Thermodynamics(Answer):
     """Totals for the whole model at each inverse temperature, with the standard error of each (k_B = 1).
 
     `energy` is U = ⟨H⟩ of H = −(b·v + c·h + vᵀWh + offset), `entropy` S = ln Z + βU, `heat_capacity`
@@ -53,10 +54,7 @@ class Thermodynamics:
     heat_capacity: Array
     heat_capacity_error: Array
     ess: Array  # effective number of chains at each β
-    variables: int
-    chains: int
-    steps: int
-    seconds: float
+    record: Record
     warnings: tuple[str, ...]
 
     @property
@@ -75,13 +73,8 @@ class Thermodynamics:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data; what is infinite (the errors of one chain) is None."""
-        facts = {name: getattr(self, name) for name in ("variables", "chains", "steps", "seconds")}
         rows = [{name: finite(value) for name, value in row.items()} for row in self.rows()]
-        return {"rows": rows, **facts, "warnings": list(self.warnings)}
-
-    def to_json(self) -> str:
-        """Return everything as one JSON object."""
-        return json.dumps(self.to_dict(), allow_nan=False)
+        return {"rows": rows, "variables": self.variables, **self.record.to_dict(), "warnings": list(self.warnings)}
 
     def __str__(self) -> str:
         lines = [f"{'β':>10} {'ln Z':>20} {'U':>20} {'S':>20} {'C':>20} {'ESS':>9}"]
@@ -94,22 +87,19 @@ class Thermodynamics:
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
 
 
+@takes_options(leave_out=("base", "first_chain"))
 def thermodynamics(
-    model: BipartiteMRF,
+    model: Any,
     betas: ArrayLike,
     *,
     moves: int = 10,
-    engine: str = "auto",
-    threads: int | None = None,
-    progress: bool | Tick = False,
-    **options: Any,
+    **options: Unpack[RunOptions],
 ) -> Thermodynamics:
     """Return ln Z, energy, entropy and heat capacity of a model at the inverse temperatures `betas`.
 
     β stands in the place of 1/T: the model's own temperature does not matter. One run from β = 0 to the largest of
-    them serves all. `options` are method, steps, chains, transition, sweeps, schedule, seed and precision, as in
-    `estimate`; the given β are put in as further steps, and at each of them the chains take `moves` moves over which
-    energies are averaged.
+    them serves all: the given β are put in as further steps, and at each of them the chains take `moves` moves over
+    which energies are averaged.
     """
     stay = whole(moves, "moves", 1, 10**6)
     model = as_model(model)
@@ -120,7 +110,7 @@ def thermodynamics(
         raise ValueError("thermodynamics serves discrete units only: a Gaussian side has no state at β = 0")
     if "base" in options:
         raise ValueError("thermodynamics starts from the uniform base, which is β = 0; leave base out")
-    check_options(options)
+    chosen = filled_in(options, leave_out=("first_chain",))
     begin = time.perf_counter()
     largest = float(wanted.max()) or 1.0
     places, back = np.unique(wanted / largest, return_inverse=True)
@@ -128,24 +118,24 @@ def thermodynamics(
         hot = replace(model, temperature=1.0 / largest)
     except ValueError as error:
         raise ValueError(f"betas go up to {largest:g}, too far for this model: {error}") from None
-    workers = cores(threads)
-    with ticker(progress, "thermodynamics") as tick:
-        plan = ready_plan(hot, workers, whole_model=True, **options)
+    workers = cores(chosen["threads"])
+    with ticker(chosen["progress"], "thermodynamics") as tick:
+        plan = ready_plan(hot, workers, keep_whole=True, **plan_options(chosen))
         inner = places[places > 0.0]
         path = np.union1d(plan.betas, inner)
-        plan = replace(plan, betas=np.repeat(path, np.where(np.isin(path, inner), stay, 1)))
+        plan = replace(plan, betas=np.repeat(path, np.where(np.isin(path, inner), stay, 1))).settled(plan.engine)
         stops = np.searchsorted(plan.betas, inner)[:, None] + np.arange(stay)
-        look = _Look(plan)
-        watch = Watch(stops.ravel(), plan.chains, look, 3, group=stay)
+        energies = _Energies(plan)
+        recorder = Recorder(stops.ravel(), plan.chains, energies, 3, group=stay)
         if len(inner):
-            run_plan(plan, engine, workers, tick, watch)
+            run_plan(plan, workers, tick, recorder)
     offset = plan.model.natural.offset
     log_z0 = plan.base.log_z(plan.model)
     rows = [_at_infinity(plan, log_z0)] if places[0] == 0.0 else []
     doubtful = []
-    for x, log_weights, values in zip(inner, watch.log_weights, watch.values, strict=True):
+    for x, log_weights, values in zip(inner, recorder.log_weights, recorder.values, strict=True):
         log_z = log_z0 + log_mean_exp(log_weights) + x * offset
-        rows.append(_averages(log_weights, log_z, values, x, largest, offset, look.scale))
+        rows.append(_averages(log_weights, log_z, values, x, largest, offset, energies.scale))
         if confidence.doubts(log_weights):
             doubtful.append(x * largest)
     names = [name + end for name in QUANTITIES for end in ("", "_error")] + ["ess"]
@@ -165,15 +155,12 @@ def thermodynamics(
     return Thermodynamics(
         betas=wanted,
         **columns,
-        variables=model.n_variables,
-        chains=plan.chains,
-        steps=plan.steps,
-        seconds=time.perf_counter() - begin,
+        record=Record.of(plan, time.perf_counter() - begin),
         warnings=warnings,
     )
 
 
-class _Look:
+class _Energies:
     """Mean of A = −H/T given a state of the sampled side, its square, and the variance, under the β_k of a plan.
 
     A is divided by `scale`, which is not 1 only where squares might overflow.
@@ -184,16 +171,19 @@ class _Look:
         natural = model.natural
         self.betas, self.units = plan.betas, natural.hidden_units
         self.b, self.c, self.weights = natural.visible_bias, natural.hidden_bias, natural.weights
+        self.lateral = natural.lateral
         size = max(float(np.abs(x).max(initial=0.0)) for x in (self.b, self.c, abs(self.weights).sum(axis=0)))
         self.scale = 1.0 if size < _LARGE else size
 
     @np.errstate(over="ignore", invalid="ignore")  # as below
     def __call__(self, k: int, v: Array) -> Array:
-        gap = self.c + v @ self.weights
-        fields = self.betas[k] * gap
-        gap /= self.scale
-        mean = v @ (self.b / self.scale) + (gap * self.units.mean(fields)).sum(axis=1)
-        return np.stack([mean, mean**2, (gap * self.units.response(fields, gap)).sum(axis=1)], axis=1)
+        slope = self.c + v @ self.weights
+        fields = self.betas[k] * slope
+        slope /= self.scale
+        mean = v @ (self.b / self.scale) + (slope * self.units.mean(fields)).sum(axis=1)
+        if self.lateral is not None:
+            mean += 0.5 * (v * (v @ (self.lateral / self.scale))).sum(axis=1)
+        return np.stack([mean, mean**2, (slope * self.units.response(fields, slope)).sum(axis=1)], axis=1)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused in the end

@@ -14,19 +14,18 @@ import logging
 import math
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from ..checks import real_number
 from ..exact import duration
-from ..models.model import BipartiteMRF
 from ..parallel.progress import ticker
 from ..parallel.threads import Tick
 from ..random import PILOT, stream
+from ..sampling.options import DEFAULT_STEPS, PlanOptions
 from ..sampling.plan import Plan, make_plan
-from ..sampling.recorder import Watch
-from ..sampling.schedule import DEFAULT_STEPS
+from ..sampling.recorder import Recorder
 from . import confidence
 from .adaptive import refit
 from .estimate import Estimate, run_plan
@@ -37,7 +36,7 @@ _PILOT_CHAINS = 256
 _FIRST_STEPS = 32
 _FASTER = 4  # the next pilot has this many times the steps
 _MOST_STEPS = 1 << 24
-_MOST_WATCHED = 512  # steps of a pilot that still improves the schedule
+_MOST_RECORDED = 512  # steps of a pilot that still improves the schedule
 _EVEN_ENOUGH = 1.5  # relative variance of the weights that ends the pilots,
 _UNEVEN = 2.0  # and up to which a plan may be the cheapest
 _LEAST_CHAINS = 256  # fewer would save little time and cost the interval its credit
@@ -52,13 +51,12 @@ _BATCH_SECONDS = 0.5  # between looks at the clock, if there is a budget
 
 
 def to_tolerance(
-    model: BipartiteMRF,
+    model: Any,
     tolerance: float,
     budget: float | None,
-    engine: str,
     threads: int,
     progress: bool | Tick,
-    **options: Any,
+    **options: Unpack[PlanOptions],
 ) -> Estimate:
     """Estimate F until half of its 95 % interval is at most `tolerance`, or `budget` seconds have gone.
 
@@ -70,18 +68,18 @@ def to_tolerance(
     seconds = math.inf if budget is None else real_number(budget, "budget")
     if seconds <= 0.0:
         raise ValueError(f"budget is {budget!r}; it must be positive")
-    schedule = "adaptive" if options["schedule"] is None else options["schedule"]
-    fixed = options["steps"] is not None or not isinstance(schedule, str)
+    schedule = "adaptive" if options.get("schedule") is None else options["schedule"]
+    fixed = options.get("steps") is not None or not isinstance(schedule, str)
     adaptive = isinstance(schedule, str) and schedule == "adaptive"
     options["schedule"] = "linear" if adaptive else schedule
-    if options["steps"] is None:
+    if options.get("steps") is None:
         options["steps"] = _FIRST_STEPS if isinstance(schedule, str) else DEFAULT_STEPS
     if goal < _FINE:
         options["precision"] = "double"
     plan = make_plan(model, **options)
     if adaptive:
         plan = replace(plan, schedule="adaptive")
-    work = _Work(plan, engine, threads, goal, seconds, fixed, adaptive)
+    work = _Work(plan, threads, goal, seconds, fixed, adaptive)
     with ticker(progress, "to tolerance") as tick:
         result = work.carry_out(tick)
     if work.half_width(result) > goal:
@@ -92,16 +90,14 @@ def to_tolerance(
             reason = f"the budget of {seconds:g} s ran out"
         note = f"{reason}: the interval is ± {work.half_width(result):.2g}, and the tolerance {goal:g}"
         result = replace(result, notes=(*result.notes, note))
-    return replace(result, seconds=time.perf_counter() - work.begin)
+    return result.took(time.perf_counter() - work.begin)
 
 
 class _Work:
     """The pilots, the choice and the final chains of one call."""
 
-    def __init__(
-        self, plan: Plan, engine: str, threads: int, goal: float, seconds: float, fixed: bool, adaptive: bool
-    ) -> None:
-        self.plan, self.engine, self.threads, self.goal = plan, engine, threads, goal
+    def __init__(self, plan: Plan, threads: int, goal: float, seconds: float, fixed: bool, adaptive: bool) -> None:
+        self.plan, self.threads, self.goal = plan, threads, goal
         self.seconds, self.deadline = seconds, math.inf  # the budget, and when it ends: set as it starts
         self.fixed, self.adaptive = fixed, adaptive
         self.begin = time.perf_counter()
@@ -145,11 +141,11 @@ class _Work:
     def warm_up(self) -> None:
         """Import, compile and look, before the clock starts; take double precision if single could not do it."""
         few = replace(self.plan, chains=1, seed=stream(self.plan.seed, PILOT))
-        seen = run_plan(few, self.engine, self.threads, lambda fraction: None)
+        seen = run_plan(few, self.threads, lambda fraction: None)
         if seen.rounding > _MARGIN * self.goal and self.plan.precision == "single":
             self.plan = replace(self.plan, precision="double")
-            run_plan(replace(few, precision="double"), self.engine, self.threads, lambda fraction: None)
-        if self.plan.parts.annealed is not None and self.goal < math.ulp(seen.free_energy):
+            run_plan(replace(few, precision="double"), self.threads, lambda fraction: None)
+        if self.plan.remainder.model is not None and self.goal < math.ulp(seen.free_energy):
             raise ValueError(
                 f"tolerance is {self.goal:g}; F is of the size of {abs(seen.free_energy):.2g}, "
                 "and no number of that size has so many digits"
@@ -172,11 +168,11 @@ class _Work:
         """Run a few chains of the plan, improve its schedule with them, and return r(K)."""
         pilot = replace(self.plan, chains=_PILOT_CHAINS, first_chain=self.pilots, seed=stream(self.plan.seed, PILOT))
         self.pilots += _PILOT_CHAINS
-        watched = self.adaptive and self.plan.steps <= _MOST_WATCHED and self.plan.parts.annealed is not None
-        watch = Watch(np.arange(1, self.plan.steps + 1), _PILOT_CHAINS) if watched else None
-        result = run_plan(pilot, self.engine, self.threads, lambda fraction: None, watch)
-        if watch is not None:
-            self.plan = replace(self.plan, betas=refit(self.plan.betas, watch, self.plan.steps))
+        recorded = self.adaptive and self.plan.steps <= _MOST_RECORDED and self.plan.remainder.model is not None
+        recorder = Recorder(np.arange(1, self.plan.steps + 1), _PILOT_CHAINS) if recorded else None
+        result = run_plan(pilot, self.threads, lambda fraction: None, recorder)
+        if recorder is not None:
+            self.plan = replace(self.plan, betas=refit(self.plan.betas, recorder, self.plan.steps))
         self.rate = _PILOT_CHAINS * self.plan.steps / result.seconds
         return result.chains / result.ess - 1.0
 
@@ -185,7 +181,7 @@ class _Work:
         if steps != self.plan.steps:
             old = np.linspace(0.0, 1.0, self.plan.steps + 1)
             betas = np.interp(np.linspace(0.0, 1.0, steps + 1), old, self.plan.betas)
-            self.plan = replace(self.plan, betas=betas)
+            self.plan = replace(self.plan, betas=betas).settled(self.plan.engine)
 
     def choose(self) -> int:
         """Give the plan the number of steps that looks cheapest, and return the number of chains it then needs."""
@@ -227,7 +223,6 @@ class _Work:
             share = batch / chains
             fresh = run_plan(
                 part,
-                self.engine,
                 self.threads,
                 lambda f, b=done / chains, s=share: tick(b + s * f),  # type: ignore[misc]
             )

@@ -11,91 +11,43 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from .. import engines
-from ..answers.estimate import estimate as run_estimate
+from ..answers.estimating import estimate as run_estimate
 from ..answers.likelihood import log_likelihood
 from ..exact import METHODS as EXACT_METHODS
 from ..exact import ModelTooLarge, cheapest, duration, exact_log_z
 from ..formats import files
 from ..formats import npz as io
-from ..models.model import BipartiteMRF
-from ..sampling.base import BASES, data_base
-from ..sampling.moves import TRANSITIONS
-from ..sampling.plan import DEFAULT_CHAINS, METHODS, PRECISIONS, make_plan
-from ..sampling.schedule import DEFAULT_STEPS, SCHEDULES, read_schedule
+from ..models.model import MRF
+from ..sampling.plan import make_plan
 from .common import Json, ModelPath, Threads, app, say
+from .options import read_files, takes_flags
 
 ESTIMATE_PLOTS = ("weights", "running", "curve")  # functions of `plots` that draw an Estimate
 
-Method = Annotated[str, typer.Option(help=", ".join(METHODS))]
-Steps = Annotated[int | None, typer.Option(help=f"Annealing steps K; {DEFAULT_STEPS} by default.")]
-Chains = Annotated[int | None, typer.Option(help=f"Independent chains N; {DEFAULT_CHAINS} by default.")]
-Transition = Annotated[str, typer.Option(help=", ".join(TRANSITIONS))]
-Sweeps = Annotated[int, typer.Option(help="Sweeps of the metropolis transition.")]
-Schedule = Annotated[
-    str | None,
-    typer.Option(
-        help=f"{', '.join(SCHEDULES)}, or a text file of beta values from 0 to 1; adaptive, unless --steps is given."
-    ),
-]
-BaseName = Annotated[
-    str, typer.Option("--base", help=f"{', '.join(BASES)}, or a file of data (.npy, .npz, .csv) for its base rates.")
-]
-RunSeed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
-Precision = Annotated[str, typer.Option(help=", ".join(PRECISIONS))]
-Engine = Annotated[str, typer.Option(help=", ".join(engines.ENGINES))]
-
 
 @app.command()
+@takes_flags()
 def estimate(
     model: ModelPath,
-    method: Method = "mais",
-    steps: Steps = None,
-    chains: Chains = None,
-    transition: Transition = "gibbs",
-    sweeps: Sweeps = 1,
-    schedule: Schedule = None,
-    base: BaseName = "uniform",
-    seed: RunSeed = 0,
-    first_chain: Annotated[int, typer.Option(help="Number of the first chain.")] = 0,
-    precision: Precision = "single",
+    options: dict[str, Any],
     tolerance: Annotated[
         float | None, typer.Option(help="Choose the schedule, steps and chains so that the interval is +- this.")
     ] = None,
     budget: Annotated[float | None, typer.Option(help="Seconds that --tolerance may take.")] = None,
-    engine: Engine = "auto",
-    threads: Threads = None,
     as_json: Json = False,
     out: Annotated[Path | None, typer.Option(help="Write the log-weights to this .npz file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw a figure (.png, .pdf, .svg).")] = None,
     plot_kind: Annotated[str, typer.Option(help=f"What to draw: {', '.join(ESTIMATE_PLOTS)}.")] = "weights",
 ) -> None:
     """Estimate the free energy by mAIS or AIS."""
-    _check_outputs([model, schedule, base], out, figure=plot)
+    _check_outputs([model, options["schedule"], options["base"]], out, figure=plot)
     if plot_kind != "weights" and plot is None:
         raise ValueError(f"plot-kind {plot_kind!r} goes with --plot FILE")
     if plot_kind not in ESTIMATE_PLOTS:
         raise ValueError(f"plot-kind is {plot_kind!r}; it must be one of {', '.join(ESTIMATE_PLOTS)}")
     loaded = io.load(model)
-    result = run_estimate(
-        loaded,
-        method=method,
-        steps=steps,
-        chains=chains,
-        transition=transition,
-        sweeps=sweeps,
-        schedule=_schedule(schedule),
-        base=_base(base, loaded),
-        seed=seed,
-        first_chain=first_chain,
-        precision=precision,
-        tolerance=tolerance,
-        budget=budget,
-        record=plot is not None and plot_kind == "curve",
-        engine=engine,
-        threads=threads,
-        progress=True,
-    )
+    record = plot is not None and plot_kind == "curve"
+    result = run_estimate(loaded, tolerance=tolerance, budget=budget, record=record, **read_files(options, loaded))
     _print(result, as_json)
     if out is not None:
         arrays: dict[str, Any] = {
@@ -111,52 +63,28 @@ def estimate(
 
 
 @app.command()
+@takes_flags()
 def bound(
     model: ModelPath,
+    options: dict[str, Any],
     samples: Annotated[
         Path | None, typer.Option(help="Samples of the model, rows of visible units (.npy, .npz, .csv).")
     ] = None,
     confidence: Annotated[float, typer.Option(help="Probability with which both bounds hold.")] = 0.95,
-    method: Method = "mais",
-    steps: Steps = None,
-    chains: Chains = None,
-    transition: Transition = "gibbs",
-    sweeps: Sweeps = 1,
-    schedule: Schedule = None,
-    base: BaseName = "uniform",
     equilibration: Annotated[
         int | None, typer.Option(help="Moves of approximate samples before the reverse run; --steps by default.")
     ] = None,
-    seed: RunSeed = 0,
-    precision: Precision = "single",
-    engine: Engine = "auto",
-    threads: Threads = None,
     as_json: Json = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the works of both directions (.png, .pdf, .svg).")] = None,
 ) -> None:
     """Bound the free energy from both sides, by the forward and the reverse process."""
     from ..answers.bounds import bound as run_bound
 
-    _check_outputs([model, samples, schedule, base], figure=plot)
+    _check_outputs([model, samples, options["schedule"], options["base"]], figure=plot)
     loaded = io.load(model)
-    result = run_bound(
-        loaded,
-        None if samples is None else io.load_data(samples),
-        confidence=confidence,
-        method=method,
-        steps=steps,
-        chains=chains,
-        transition=transition,
-        sweeps=sweeps,
-        schedule=_schedule(schedule),
-        base=_base(base, loaded),
-        equilibration=equilibration,
-        seed=seed,
-        precision=precision,
-        engine=engine,
-        threads=threads,
-        progress=True,
-    )
+    rows = None if samples is None else io.load_data(samples)
+    chosen = read_files(options, loaded)
+    result = run_bound(loaded, rows, confidence=confidence, equilibration=equilibration, **chosen)
     _print(result, as_json)
     if plot is not None:
         from .. import plots
@@ -165,41 +93,21 @@ def bound(
 
 
 @app.command()
+@takes_flags(leave_out=("base", "first_chain"))
 def thermodynamics(
     model: ModelPath,
     betas: Annotated[str, typer.Option(help="Inverse temperatures: a list, as in 0.2,0.4, or from:to:number.")],
-    method: Method = "mais",
-    steps: Steps = None,
-    chains: Chains = None,
-    transition: Transition = "gibbs",
-    sweeps: Sweeps = 1,
+    options: dict[str, Any],
     moves: Annotated[int, typer.Option(help="Moves at each of them over which energies are averaged.")] = 10,
-    schedule: Schedule = None,
-    seed: RunSeed = 0,
-    engine: Engine = "auto",
-    threads: Threads = None,
     as_json: Json = False,
     plot: Annotated[Path | None, typer.Option(help="Draw energy, entropy, heat capacity (.png, .pdf, .svg).")] = None,
 ) -> None:
     """Compute energy, entropy and heat capacity against temperature, from one run."""
     from ..answers.thermodynamics import thermodynamics as run_thermodynamics
 
-    _check_outputs([model, schedule], figure=plot)
-    result = run_thermodynamics(
-        io.load(model),
-        _betas(betas),
-        method=method,
-        steps=steps,
-        chains=chains,
-        transition=transition,
-        sweeps=sweeps,
-        moves=moves,
-        schedule=_schedule(schedule),
-        seed=seed,
-        engine=engine,
-        threads=threads,
-        progress=True,
-    )
+    _check_outputs([model, options["schedule"]], figure=plot)
+    loaded = io.load(model)
+    result = run_thermodynamics(loaded, _betas(betas), moves=moves, **read_files(options, loaded))
     _print(result, as_json)
     if plot is not None:
         from .. import plots
@@ -230,18 +138,6 @@ def _check_outputs(inputs: Sequence[str | Path | None], *paths: Path | None, fig
         if os.path.realpath(path) in taken:
             raise ValueError(f"{path} is named twice: inputs and outputs must be different files")
         taken.append(os.path.realpath(path))
-
-
-def _schedule(text: str | None) -> Any:
-    return text if text in (None, *SCHEDULES) else read_schedule(str(text))
-
-
-def _base(text: str, model: BipartiteMRF) -> Any:
-    if text in BASES:
-        return text
-    if not Path(text).suffix:
-        raise ValueError(f"base is {text!r}; it must be one of {', '.join(BASES)} or a data file")
-    return data_base(model, io.load_data(text))
 
 
 def _betas(text: str) -> Any:
@@ -286,27 +182,26 @@ def info(model: ModelPath, as_json: Json = False) -> None:
 
 
 @app.command()
+@takes_flags()
 def likelihood(
     model: ModelPath,
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Samples x visible units: .npy, .npz (data) or .csv.")],
+    options: dict[str, Any],
     log_z: Annotated[float | None, typer.Option("--log-z", help="ln Z, taken as exact; found if not given.")] = None,
-    steps: Steps = None,
-    chains: Chains = None,
-    seed: RunSeed = 0,
-    threads: Threads = None,
     as_json: Json = False,
     out: Annotated[Path | None, typer.Option(help="Write ln p of every sample to this .npy file.")] = None,
 ) -> None:
     """Compute the mean log-likelihood of data, with the doubt about ln Z."""
     _check_outputs([model, data], out)
-    options: dict[str, Any] = dict(steps=steps, chains=chains, seed=seed, threads=threads, progress=True)
-    result = log_likelihood(io.load(model), io.load_data(data), log_z, **(options if log_z is None else {}))
+    loaded = io.load(model)
+    rows = io.load_data(data)
+    result = log_likelihood(loaded, rows, log_z, **(read_files(options, loaded) if log_z is None else {}))
     _print(result, as_json)
     if out is not None:
         files.write_whole(out, lambda file: np.save(file, result.per_sample, allow_pickle=False))
 
 
-def _facts(model: BipartiteMRF) -> dict[str, Any]:
+def _facts(model: MRF) -> dict[str, Any]:
     stored = model.weights.data if model.is_sparse else model.weights
     try:
         name, way = cheapest(model)

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..checks import real_number
-from ..models.model import BipartiteMRF, Natural, SpinForm, as_model
+from ..models.model import MRF, Natural, SignedForm, as_model
 from ..models.units import SPIN, Gaussian, TwoState
 from ..parallel.progress import ticker
 from ..parallel.threads import Tick, cores, interruptible, jit_is_off
@@ -67,7 +67,7 @@ class Way(NamedTuple):
 
 
 def exact_log_z(
-    model: BipartiteMRF,
+    model: MRF,
     *,
     method: str = "auto",
     threads: int | None = None,
@@ -126,13 +126,13 @@ def _vouched(way: Way, offset: float, threads: int, tick: Tick) -> float:
 
 
 def cheapest(
-    model: BipartiteMRF, *, method: str = "auto", threads: int | None = None, max_seconds: float = 3600.0
+    model: MRF, *, method: str = "auto", threads: int | None = None, max_seconds: float = 3600.0
 ) -> tuple[str, Way]:
     """Return the method that `exact_log_z` would try first, or raise its error."""
     return _applicable(model, method, cores(threads), max_seconds)[0]
 
 
-def _applicable(model: BipartiteMRF, method: str, threads: int, max_seconds: float) -> list[tuple[str, Way]]:
+def _applicable(model: MRF, method: str, threads: int, max_seconds: float) -> list[tuple[str, Way]]:
     """Return the methods that apply and fit the time, cheapest first; at least one, or raise."""
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; it must be one of {', '.join(METHODS)}")
@@ -160,7 +160,7 @@ def _applicable(model: BipartiteMRF, method: str, threads: int, max_seconds: flo
     )
 
 
-def _enumeration(model: BipartiteMRF, threads: int) -> Way | None:
+def _enumeration(model: MRF, threads: int) -> Way | None:
     from .enumeration import enumerate_log_z, enumerate_states, log2_states
 
     if model.spin_form is not None and not jit_is_off():
@@ -191,7 +191,7 @@ def _enumeration(model: BipartiteMRF, threads: int) -> Way | None:
     )
 
 
-def _adds(model: BipartiteMRF) -> Callable[[float], float]:
+def _adds(model: MRF) -> Callable[[float], float]:
     """Return what a discrete model in its own units adds up.
 
     Terms that no state can make up for do not count: a state that matters has all its terms within about
@@ -202,8 +202,8 @@ def _adds(model: BipartiteMRF) -> Callable[[float], float]:
 
 
 def _two_state_form(
-    model: BipartiteMRF,
-) -> tuple[Natural | SpinForm, tuple[TwoState, TwoState], float, Callable[[float], float]]:
+    model: MRF,
+) -> tuple[Natural | SignedForm, tuple[TwoState, TwoState], float, Callable[[float], float]]:
     """Return the parameters to sum two-state units by, their kinds, a constant, and what is added up.
 
     0/1 units are taken as spins unless the fields and the constant that this brings could cancel.
@@ -217,7 +217,7 @@ def _two_state_form(
     return model.natural, (v, h), 0.0, _adds(model)
 
 
-def _gaussian_against_two_states(model: BipartiteMRF) -> Way | None:
+def _gaussian_against_two_states(model: MRF) -> Way | None:
     """Integrate out a Gaussian side first, so that its size does not matter to the sum over the other."""
     from .gaussian import gaussian_discrete_log_z
 
@@ -235,7 +235,7 @@ def _gaussian_against_two_states(model: BipartiteMRF) -> Way | None:
     )
 
 
-def _gaussian_adds(model: BipartiteMRF) -> Callable[[float], float]:
+def _gaussian_adds(model: MRF) -> Callable[[float], float]:
     """Return what Gaussian visible units against discrete hidden ones add up, at most."""
     w, units = model.natural, model.natural.visible_units
     assert isinstance(units, Gaussian)
@@ -249,13 +249,13 @@ def _gaussian_adds(model: BipartiteMRF) -> Callable[[float], float]:
     return lambda value: size
 
 
-def _spins_add(model: BipartiteMRF) -> Callable[[float], float]:
+def _spins_add(model: MRF) -> Callable[[float], float]:
     """Return what a method adds up that takes all units as spins."""
     size = model.spin_form.size  # type: ignore[union-attr]
     return lambda value: size
 
 
-def _layers(model: BipartiteMRF, threads: int) -> Way | None:
+def _layers(model: MRF, threads: int) -> Way | None:
     from .layers import layers_cost, layers_log_z
 
     if model.spin_form is None:
@@ -275,7 +275,7 @@ def _layers(model: BipartiteMRF, threads: int) -> Way | None:
     )
 
 
-def _transfer(model: BipartiteMRF, threads: int) -> Way | None:
+def _transfer(model: MRF, threads: int) -> Way | None:
     grid = grid_arrays(model)
     if grid is None:
         return None
@@ -291,7 +291,7 @@ def _transfer(model: BipartiteMRF, threads: int) -> Way | None:
     )
 
 
-def _elimination(model: BipartiteMRF, threads: int) -> Way | None:
+def _elimination(model: MRF, threads: int) -> Way | None:
     from .elimination import eliminate_log_z
 
     found = ordered_factors(model)
@@ -306,13 +306,13 @@ def _elimination(model: BipartiteMRF, threads: int) -> Way | None:
     )
 
 
-def eliminate(model: BipartiteMRF) -> float | None:
+def eliminate(model: MRF) -> float | None:
     """Return ln Z by elimination, offset left out, or None if a side is not discrete."""
     way = _elimination(model, 1)
     return None if way is None or way.seconds > SOON * 100 else _vouched(way, 0.0, 1, lambda fraction: None)
 
 
-def _kac_ward(model: BipartiteMRF, threads: int) -> Way | None:
+def _kac_ward(model: MRF, threads: int) -> Way | None:
     grid = grid_arrays(model)
     if grid is None or any(grid.periodic) or grid.field.any():
         return None
@@ -330,7 +330,7 @@ def _kac_ward(model: BipartiteMRF, threads: int) -> Way | None:
     )
 
 
-def _kaufman(model: BipartiteMRF, threads: int) -> Way | None:
+def _kaufman(model: MRF, threads: int) -> Way | None:
     from .kaufman import kaufman_log_z
 
     grid = grid_arrays(model)
@@ -349,7 +349,7 @@ def _kaufman(model: BipartiteMRF, threads: int) -> Way | None:
     )
 
 
-def _gaussian(model: BipartiteMRF, threads: int) -> Way | None:
+def _gaussian(model: MRF, threads: int) -> Way | None:
     from .gaussian import gaussian_gaussian_log_z
 
     w = model.natural
@@ -365,7 +365,7 @@ def _gaussian(model: BipartiteMRF, threads: int) -> Way | None:
     )
 
 
-_WAYS: dict[str, Callable[[BipartiteMRF, int], Way | None]] = {
+_WAYS: dict[str, Callable[[MRF, int], Way | None]] = {
     "enumeration": _enumeration,
     "layers": _layers,
     "transfer": _transfer,
@@ -376,7 +376,7 @@ _WAYS: dict[str, Callable[[BipartiteMRF, int], Way | None]] = {
 }
 
 
-def _by_parts(model: BipartiteMRF, threads: int, max_seconds: float) -> Way | None:
+def _by_parts(model: MRF, threads: int, max_seconds: float) -> Way | None:
     """Sum each connected part by its own cheapest method."""
     from ..sampling.components import submodel
 

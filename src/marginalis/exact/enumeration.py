@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 
-from ..models.model import BipartiteMRF, Natural, SpinForm, total
+from ..models.model import MRF, Natural, SignedForm, total
 from ..models.units import Array, Categorical, TwoState, Units
 from ..parallel.threads import Tick, run_jobs
 from .structure import Side
@@ -19,7 +19,7 @@ _STATES_AT_ONCE = 1 << 12
 _FIELDS_AT_ONCE = 1 << 14  # of a piece of states: they stay in the cache, and no memory goes back to the system
 
 
-def enumerate_log_z(model: Natural | SpinForm, units: tuple[TwoState, TwoState], threads: int, tick: Tick) -> float:
+def enumerate_log_z(model: Natural | SignedForm, units: tuple[TwoState, TwoState], threads: int, tick: Tick) -> float:
     """ln Σ_v exp(b·v) Π_j Z(a_j(v)), with a_j(v) = c_j + Σ_i w_ij v_i, over two-state units of either kind.
 
     For a spin Z(a) = 2cosh a = e^a (1 + e^{−2a}), for a 0/1 unit it is 1 + e^a: the e^{a_j} together are one
@@ -82,7 +82,7 @@ def log2_states(units: Units, variables: int) -> float:
     return math.inf
 
 
-def enumerate_states(model: BipartiteMRF, tick: Tick) -> float:
+def enumerate_states(model: MRF, tick: Tick) -> float:
     """ln Σ_v exp(b·v) Z_h(c + vᵀW) over all states of a discrete visible side, whatever the hidden one is."""
     total, done = -math.inf, 0.0
     count = 2.0 ** log2_states(model.visible_units, model.n_visible)
@@ -93,7 +93,7 @@ def enumerate_states(model: BipartiteMRF, tick: Tick) -> float:
     return total
 
 
-def log_marginals(model: BipartiteMRF) -> Iterator[Array]:
+def log_marginals(model: MRF) -> Iterator[Array]:
     """Yield b·v + ln Z_h(c + vᵀW) of all states of a discrete visible side, piece by piece, last variable fastest."""
     natural = model.natural
     side = Side.of(natural.visible_units, len(natural.visible_bias))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from ..models.units import Array
+from ..checks import Array
 from ..simd.cache import kernel
 from ..simd.functions import exp2_nonpositive
 from ..simd.vector import LANES, absolute, aligned, exponent_and_mantissa, fma, load, maximum, splat, store

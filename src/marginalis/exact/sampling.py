@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ..models.model import BipartiteMRF, Natural
+from ..models.model import MRF, Natural
 from ..models.units import Array, Gaussian
 from ..random import TARGET, uniforms
 from . import ENTRIES_PER_SECOND, FEATURES_PER_SECOND, SOON, log2_seconds
@@ -48,7 +48,7 @@ class Way(NamedTuple):
 
 
 def sample_visible(
-    model: BipartiteMRF, seed: int, chains: NDArray[np.uint64], *, max_seconds: float = 30.0
+    model: MRF, seed: int, chains: NDArray[np.uint64], *, max_seconds: float = 30.0
 ) -> tuple[Array, str] | None:
     """Draw the visible side from P(v) exactly and independently, one row of features per chain.
 
@@ -71,7 +71,7 @@ def sample_visible(
     return None
 
 
-def draw(model: BipartiteMRF, way: Way, seed: int, chains: NDArray[np.uint64]) -> Array | None:
+def draw(model: MRF, way: Way, seed: int, chains: NDArray[np.uint64]) -> Array | None:
     """Sample one way, a bounded number of chains at a time."""
     sample = way.prepare()
     if sample is None:
@@ -84,7 +84,7 @@ def draw(model: BipartiteMRF, way: Way, seed: int, chains: NDArray[np.uint64]) -
     return rows
 
 
-def _enumeration(model: BipartiteMRF) -> Way | None:
+def _enumeration(model: MRF) -> Way | None:
     """Invert the cumulative probabilities of all states of one side; draw the other one given it."""
     natural = model.natural
     visible, hidden = (
@@ -106,7 +106,7 @@ def _enumeration(model: BipartiteMRF) -> Way | None:
     )
 
 
-def _state_sampler(side: BipartiteMRF, whole: Natural | None) -> Sampler | None:
+def _state_sampler(side: MRF, whole: Natural | None) -> Sampler | None:
     """Sample the visible side of `side`, and if it is the hidden one of `whole`, that one's visible side."""
     states = Side.of(side.visible_units, len(side.visible_bias))
     assert states is not None
@@ -128,7 +128,7 @@ def _state_sampler(side: BipartiteMRF, whole: Natural | None) -> Sampler | None:
     return sample
 
 
-def _elimination(model: BipartiteMRF) -> Way | None:
+def _elimination(model: MRF) -> Way | None:
     """Draw the variables of a discrete model of low width one by one, in reverse order of their elimination."""
     found = ordered_factors(model, stop_above=_MOST_ENTRIES)
     if found is None:
@@ -173,7 +173,7 @@ def _backward_sampler(parts: Factors, order: list[int], side: Side) -> Sampler:
     return sample
 
 
-def _gaussian(model: BipartiteMRF) -> Way | None:
+def _gaussian(model: MRF) -> Way | None:
     """Draw the smaller side of a Gaussian model from its marginal law, and the other one given it."""
     natural = model.natural
     v, h = natural.visible_units, natural.hidden_units
@@ -226,7 +226,7 @@ def _product(matrix: Any, rows: Array) -> Array:
     return np.ascontiguousarray((sp.csr_array(matrix) @ rows.T).T)
 
 
-WAYS: dict[str, Callable[[BipartiteMRF], Way | None]] = {
+WAYS: dict[str, Callable[[MRF], Way | None]] = {
     "gaussian": _gaussian,
     "enumeration": _enumeration,
     "elimination": _elimination,

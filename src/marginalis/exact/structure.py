@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..models.model import BipartiteMRF, Grid, Indices, Layers, Natural, SpinForm
+from ..models.model import MRF, Grid, Indices, Layers, Natural, SignedForm
 from ..models.units import Array, Categorical, TwoState
 from .ordering import elimination_order
 
@@ -27,7 +27,7 @@ class GridArrays(NamedTuple):
     periodic: tuple[bool, bool]
 
 
-def grid_arrays(model: BipartiteMRF) -> GridArrays | None:
+def grid_arrays(model: MRF) -> GridArrays | None:
     """Return the arrays of a two-dimensional lattice of two-state units, if the model is one."""
     form, layout = model.spin_form, model.layout
     if form is None or not isinstance(layout, Grid) or len(layout.shape) != 2:
@@ -53,7 +53,7 @@ def grid_arrays(model: BipartiteMRF) -> GridArrays | None:
     return GridArrays(field.reshape(layout.shape), horizontal, vertical, (layout.periodic[0], layout.periodic[1]))
 
 
-def layer_arrays(model: BipartiteMRF, form: Natural | SpinForm | None = None) -> tuple[list[Array], list[Array]] | None:
+def layer_arrays(model: MRF, form: Natural | SignedForm | None = None) -> tuple[list[Array], list[Array]] | None:
     """Return the weights and biases of the layers, in spins or as another `form` has them, if the model has layers."""
     form, layout = form or model.spin_form, model.layout
     if form is None or not isinstance(layout, Layers) or sum(layout.sizes) != model.n_variables:
@@ -89,7 +89,7 @@ class Factors(NamedTuple):
     tables: list[Array]
 
 
-def factors(model: BipartiteMRF) -> Factors | None:
+def factors(model: MRF) -> Factors | None:
     """Return the one- and two-variable functions of a discrete model; visible variables first."""
     natural = model.natural
     v = Side.of(natural.visible_units, len(natural.visible_bias))
@@ -114,7 +114,7 @@ def factors(model: BipartiteMRF) -> Factors | None:
     return Factors([*v.cards, *h.cards], unary, edges, tables)
 
 
-def ordered_factors(model: BipartiteMRF, *, stop_above: float = 40.0) -> tuple[Factors, list[int], float] | None:
+def ordered_factors(model: MRF, *, stop_above: float = 40.0) -> tuple[Factors, list[int], float] | None:
     """Return the factors of a model, and what `elimination_order` finds for them.
 
     None where a side is not discrete, and where there is no point in looking for an order.

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..checks import csr_fits, memory, one_line, open_file, reading, shown
-from ..models.model import BipartiteMRF, Grid, Layers, Split
+from ..models.model import MRF, Grid, Layers, Split
 from ..models.units import Gaussian, parse_units
 from .files import write_whole
 
@@ -40,10 +40,10 @@ _NUMBERS = (
 )
 
 
-def save(model: BipartiteMRF, path: str | Path) -> None:
+def save(model: MRF, path: str | Path) -> None:
     """Write a model file; the path holds either the whole file or what it held before."""
-    if not isinstance(model, BipartiteMRF):
-        raise ValueError(f"model is a {type(model).__name__}; it must be a BipartiteMRF")
+    if not isinstance(model, MRF):
+        raise ValueError(f"model is a {type(model).__name__}; it must be a MRF")
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a file")
     arrays: dict[str, Any] = {
@@ -72,7 +72,7 @@ def save(model: BipartiteMRF, path: str | Path) -> None:
     write_whole(path, lambda file: np.savez(file, **arrays))
 
 
-def load(path: str | Path) -> BipartiteMRF:
+def load(path: str | Path) -> MRF:
     """Read a model file. Raises a ValueError that says what is wrong with it."""
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a model file")
@@ -90,7 +90,7 @@ def load(path: str | Path) -> BipartiteMRF:
             )
             for word, side, b in zip(words, ("visible", "hidden"), biases, strict=True)
         )
-        return BipartiteMRF(
+        return MRF(
             weights,
             *biases,
             visible,

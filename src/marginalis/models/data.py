@@ -8,11 +8,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..checks import one_line, plain_array, sparse_matrix
-from .model import BipartiteMRF, Layers
+from .model import MRF, Layers
 from .units import Array, Categorical, Gaussian, TwoState
 
 
-def visible_rows(model: BipartiteMRF, data: Any, argument: str = "data") -> Array:
+def visible_rows(model: MRF, data: Any, argument: str = "data") -> Array:
     """Return the data as one dense array, a row per sample, every entry of which its unit can have."""
     table = visible_table(model, data, argument)
     rows = np.asarray(table.toarray() if sp.issparse(table) else table, dtype=np.float64)
@@ -20,7 +20,7 @@ def visible_rows(model: BipartiteMRF, data: Any, argument: str = "data") -> Arra
     return rows
 
 
-def visible_table(model: BipartiteMRF, data: Any, argument: str = "data") -> Any:
+def visible_table(model: MRF, data: Any, argument: str = "data") -> Any:
     """Return the data as a two-dimensional array or CSR matrix of real numbers with the right columns."""
     table = data if sp.issparse(data) else plain_array(data, argument)
     if table.dtype.kind not in "fiub":
@@ -40,7 +40,7 @@ def visible_table(model: BipartiteMRF, data: Any, argument: str = "data") -> Any
     return sparse_matrix(table, argument) if sp.issparse(table) else table
 
 
-def _what_columns_are(model: BipartiteMRF) -> str:
+def _what_columns_are(model: MRF) -> str:
     if isinstance(model.layout, Layers) and len(model.layout.sizes) > 2:
         return (
             ": the visible side of a deep Boltzmann machine is all its even layers (model.split.visible), and rows "
@@ -51,7 +51,7 @@ def _what_columns_are(model: BipartiteMRF) -> str:
     return ""
 
 
-def check_rows(model: BipartiteMRF, rows: Array, first: int = 0, argument: str = "data") -> None:
+def check_rows(model: MRF, rows: Array, first: int = 0, argument: str = "data") -> None:
     """Raise a ValueError that names the first entry that no unit can have; rows are numbered from `first`."""
     units = model.visible_units
     if isinstance(units, Gaussian):

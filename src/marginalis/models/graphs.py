@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from ..checks import check_room, one_line, plain_array, real_array, real_number, shown, whole
-from .model import BipartiteMRF, Indices, Split
+from .model import MRF, Indices, Split
 from .units import BINARY, SPIN, Array, Categorical, TwoState
 
 
@@ -24,7 +24,7 @@ def from_edges(
     n: int | None = None,
     units: str = "spin",
     temperature: float = 1.0,
-) -> BipartiteMRF:
+) -> MRF:
     """Model of spins (or binaries) on the graph with these edges.
 
     E = −(Σ_i field_i x_i + Σ_edges coupling_e x_i x_j)/T. `edges` has shape (m, 2) and numbers the
@@ -41,7 +41,7 @@ def from_edges(
 
 def from_graph(
     graph: Any, *, coupling: str | None = "coupling", field: str | None = "field", temperature: float = 1.0
-) -> BipartiteMRF:
+) -> MRF:
     """Spins on a networkx graph; `coupling` names an attribute of its edges, `field` one of its nodes.
 
     They default to 1 and 0 where a graph has no such attributes, or all over with None. Numbers that would go
@@ -96,7 +96,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Number) or getattr(getattr(value, "dtype", None), "kind", "") in tuple("fiuc")
 
 
-def from_bqm(bqm: Any, *, temperature: float = 1.0) -> BipartiteMRF:
+def from_bqm(bqm: Any, *, temperature: float = 1.0) -> MRF:
     """Model of a ``dimod.BinaryQuadraticModel``, SPIN or BINARY.
 
     Its energy Σ h_i x_i + Σ J_ij x_i x_j + offset is a cost, so fields and couplings change sign and the
@@ -125,7 +125,7 @@ def potts(
     field: ArrayLike = 0.0,
     n: int | None = None,
     temperature: float = 1.0,
-) -> BipartiteMRF:
+) -> MRF:
     """Potts model: x_i ∈ {0, …, q−1} and E = −(Σ_i field[i, x_i] + Σ_edges coupling_e δ(x_i, x_j))/T.
 
     `field` is one number, one per state (q,), or one per variable and state (n, q).
@@ -143,7 +143,7 @@ def potts_model(
     field: ArrayLike,
     temperature: float,
     **rest: Any,
-) -> BipartiteMRF:
+) -> MRF:
     """Potts model on edges whose variables have been coloured already."""
     q = whole(q, "q", 2, 10**6)
     check_room(50 * (len(colour) + len(pairs)) * q, "q", q)
@@ -156,12 +156,12 @@ def potts_model(
     weights = sp.csr_array((np.repeat(j, q), entries), shape=shape)
     units = Categorical(q)
     biases = b[split.visible].ravel(), b[split.hidden].ravel()
-    return BipartiteMRF(weights, *biases, units, units, temperature, split=split, **rest)
+    return MRF(weights, *biases, units, units, temperature, split=split, **rest)
 
 
 def from_tables(
     unary: Sequence[ArrayLike], pair: Mapping[tuple[int, int], ArrayLike], *, temperature: float = 1.0
-) -> BipartiteMRF:
+) -> MRF:
     """General discrete pair model: E = −(Σ_i φ_i(x_i) + Σ_ij ψ_ij(x_i, x_j))/T (eq. bipartite_energy_k).
 
     ``unary[i]`` lists φ_i, one value per state of variable i (their numbers may differ); ``pair[i, j]`` is
@@ -202,7 +202,7 @@ def from_tables(
         return np.concatenate([np.zeros(0), *(phi[i] for i in variables)]), Categorical(counts or 2)
 
     (b, visible), (c, hidden) = side(split.visible), side(split.hidden)
-    return BipartiteMRF(weights, b, c, visible, hidden, temperature, split=split)
+    return MRF(weights, b, c, visible, hidden, temperature, split=split)
 
 
 def two_colour(edges: Indices, n: int, labels: Sequence[Any] | None = None) -> Indices:
@@ -308,10 +308,10 @@ def _two_state(
     temperature: float,
     labels: Sequence[Any] | None = None,
     offset: float = 0.0,
-) -> BipartiteMRF:
+) -> MRF:
     pairs, coupling = _merge(pairs, coupling)
     pairs, coupling = pairs[coupling != 0], coupling[coupling != 0]
     split, rows, columns = _place(pairs, two_colour(pairs, len(field), labels))
     weights = sp.csr_array((coupling, (rows, columns)), shape=(len(split.visible), len(split.hidden)))
     biases = field[split.visible], field[split.hidden]
-    return BipartiteMRF(weights, *biases, units, units, temperature, offset, split)
+    return MRF(weights, *biases, units, units, temperature, offset, split)

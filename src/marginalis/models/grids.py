@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from ..checks import check_room, plain_array, real_array, shown, whole
 from .graphs import potts_model, spread
-from .model import BipartiteMRF, Grid, Indices, Split
+from .model import MRF, Grid, Indices, Split
 from .units import SPIN, Array
 
 
@@ -23,7 +23,7 @@ def ising_grid(
     field: ArrayLike = 0.0,
     periodic: bool | Sequence[bool] = False,
     temperature: float = 1.0,
-) -> BipartiteMRF:
+) -> MRF:
     """Ising model on a rectangular lattice: E = −(Σ_i field_i s_i + Σ_bonds coupling s_i s_j)/T.
 
     Sites are numbered row-major. `coupling` is one number, or one array per direction, the last axis first:
@@ -44,7 +44,7 @@ def ising_grid(
         data.append(j.ravel()[here])
     at = np.concatenate(rows), np.concatenate(columns)
     weights = sp.csr_array((np.concatenate(data), at), shape=(len(split.visible), len(split.hidden)))
-    return BipartiteMRF(weights, b[split.visible], b[split.hidden], SPIN, SPIN, temperature, split=split, layout=grid)
+    return MRF(weights, b[split.visible], b[split.hidden], SPIN, SPIN, temperature, split=split, layout=grid)
 
 
 def potts_grid(
@@ -55,7 +55,7 @@ def potts_grid(
     field: ArrayLike = 0.0,
     periodic: bool | Sequence[bool] = False,
     temperature: float = 1.0,
-) -> BipartiteMRF:
+) -> MRF:
     """Potts model with q states on a rectangular lattice; coupling and numbering as in `ising_grid`.
 
     E = −(Σ_i field[i, x_i] + Σ_bonds coupling δ(x_i, x_j))/T; `field` is one number, (q,), or (sites, q).

@@ -1,18 +1,20 @@
-"""Initial distributions P_0: independent variables, P_0(v, h) ∝ exp(b0·v + c0·h)."""
+"""Where a path starts: independent variables, P_0(v, h) ∝ exp(b0·v + c0·h), or another model of the same variables."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from ..checks import real_array, real_number
+from ..models.arrange import rearrange
 from ..models.data import visible_rows
-from ..models.model import BipartiteMRF, as_model
+from ..models.model import MRF, Indices, as_model, sweep_blocks
 from ..models.units import Array, Categorical, Gaussian, TwoState, Units
 
 
@@ -20,19 +22,30 @@ from ..models.units import Array, Categorical, Gaussian, TwoState, Units
 class Base:
     """Fields of the two sides of P_0, in the model's own units and already divided by any temperature.
 
-    A Gaussian side of P_0 has the model's own precision, since a flat one cannot be normalised.
+    A Gaussian side of P_0 has the model's own precision, since a flat one cannot be normalised. A base with
+    couplings is another model: then the path gives the ratio of the two Z.
     """
 
     visible: Array
     hidden: Array
+    weights: Any = None  # couplings as those of a model, divided by its temperature
+    lateral: Any = None
+    offset: float = 0.0
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all fields vanish."""
-        return not (self.visible.any() or self.hidden.any())
+        """Whether all fields vanish, and there are no couplings."""
+        return not (self.visible.any() or self.hidden.any() or self.is_coupled)
 
-    def log_z(self, model: BipartiteMRF) -> float:
-        """Return ln Z_0."""
+    @property
+    def is_coupled(self) -> bool:
+        """Whether the base is a model with couplings."""
+        return self.weights is not None or self.lateral is not None
+
+    def log_z(self, model: MRF) -> float:
+        """Return ln Z_0; a coupled base has none in closed form, and its weights are those of Z/Z_0."""
+        if self.is_coupled:
+            return 0.0
         units = model.natural.visible_units, model.natural.hidden_units
         sides = zip(units, (self.visible, self.hidden), strict=True)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -43,10 +56,30 @@ class Base:
 
     def transposed(self) -> Base:
         """Return the same base with the names of the two sides exchanged."""
-        return Base(self.hidden, self.visible)
+        assert self.lateral is None
+        return Base(self.hidden, self.visible, None if self.weights is None else self.weights.T, None, self.offset)
+
+    def with_visible(self, at: Indices) -> Base:
+        """Return the base with the visible features in another order."""
+        w, lateral = self.weights, self.lateral
+        return replace(
+            self,
+            visible=self.visible[at],
+            weights=None if w is None else w[at],
+            lateral=None if lateral is None else lateral[at][:, at],
+        )
+
+    def sweep(self, model: MRF) -> tuple[Indices, ...]:
+        """Blocks of visible variables that are coupled neither in the model nor in the base."""
+        if self.lateral is None:
+            return model.sweep
+        both = sp.csr_array(abs(sp.csr_array(self.lateral)))
+        if model.lateral is not None:
+            both = both + abs(sp.csr_array(model.lateral))
+        return sweep_blocks(both, model.visible_units.owners(len(self.visible)), model.n_visible)
 
 
-def make_base(base: str | Base | Sequence[ArrayLike], model: BipartiteMRF) -> Base:
+def make_base(base: str | Base | Sequence[ArrayLike], model: MRF) -> Base:
     """Return the base that `base` asks for.
 
     ``"uniform"`` is the paper's; ``"biases"`` keeps the model's own fields and leaves out the coupling;
@@ -57,6 +90,12 @@ def make_base(base: str | Base | Sequence[ArrayLike], model: BipartiteMRF) -> Ba
         if base not in BASES:
             raise ValueError(f"base is {base!r}; it must be one of {', '.join(BASES)} or a pair of field arrays")
         return BASES[base](model)
+    if isinstance(base, MRF):
+        return coupled_base(base, model)
+    if isinstance(base, Base) and base.is_coupled:
+        return base
+    if isinstance(base, np.ndarray) and base.ndim == 1 and base.dtype != object:
+        return Base(*model.by_side(real_array(base, "base fields", 1), "base fields"))
     pair = (base.visible, base.hidden) if isinstance(base, Base) else tuple(base) if np.iterable(base) else ()
     if len(pair) != 2:
         raise ValueError(f"base must be one of {', '.join(BASES)} or a pair (visible fields, hidden fields)")
@@ -64,15 +103,36 @@ def make_base(base: str | Base | Sequence[ArrayLike], model: BipartiteMRF) -> Ba
     for side, given, own in zip(("visible", "hidden"), fields, (model.visible_bias, model.hidden_bias), strict=True):
         if len(given) != len(own):
             raise ValueError(f"base {side} fields have length {len(given)}; the model needs {len(own)}")
-    return Base(*fields)
+    return Base(fields[0], fields[1])
 
 
-def uniform(model: BipartiteMRF) -> Base:
+def coupled_base(start: MRF, model: MRF) -> Base:
+    """Return another model of the same variables as the start of a path to `model`."""
+    if list(start.labels) != list(model.labels):
+        raise ValueError("base is a model of other variables: the labels differ")
+    same = start.transposed() if _turned(start, model) else start
+    if not (
+        np.array_equal(same.split.visible, model.split.visible)
+        and np.array_equal(same.split.hidden, model.split.hidden)
+    ):
+        same = rearrange(start, [model.labels[i] for i in model.split.hidden], model.split.visible)
+    a, b = same.natural, model.natural
+    if a.visible_units != b.visible_units or a.hidden_units != b.hidden_units:
+        raise ValueError("base is a model with other units (or other precisions over the temperature)")
+    return Base(a.visible_bias, a.hidden_bias, a.weights, a.lateral, a.offset)
+
+
+def _turned(start: MRF, model: MRF) -> bool:
+    """Whether `start` has the sides of `model` exchanged."""
+    return start.is_bipartite and np.array_equal(start.split.hidden, model.split.visible)
+
+
+def uniform(model: MRF) -> Base:
     """No fields at all: the paper's P_0."""
     return Base(np.zeros_like(model.visible_bias), np.zeros_like(model.hidden_bias))
 
 
-def biases(model: BipartiteMRF) -> Base:
+def biases(model: MRF) -> Base:
     """The model's own fields, without the coupling."""
     return Base(model.natural.visible_bias, model.natural.hidden_bias)
 
@@ -84,7 +144,7 @@ _STABLE = 0.9
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what overflows is not stable
-def mean_field(model: BipartiteMRF) -> Base:
+def mean_field(model: MRF) -> Base:
     """Independent variables in their self-consistent fields: b0 = β(b + W⟨h⟩_0), c0 = β(c + Wᵀ⟨v⟩_0).
 
     The solution is followed from β = 0 up to β = 1, or to where it becomes unstable: beyond, the equations have
@@ -97,6 +157,8 @@ def mean_field(model: BipartiteMRF) -> Base:
     x, y = np.zeros_like(b)[None], np.zeros_like(c)[None]  # fields of the two sides
     if not (len(b) and len(c)):
         return biases(model)
+    if natural.lateral is not None:
+        return _mean_field_any(model)
     probe = np.random.default_rng(0).normal(size=y.shape)
     probe /= np.linalg.norm(probe)
     for step in range(1, _MEAN_FIELD_STEPS + 1):
@@ -124,7 +186,39 @@ def mean_field(model: BipartiteMRF) -> Base:
     return Base(x[0], y[0])
 
 
-def data_base(model: BipartiteMRF, data: ArrayLike, *, pseudo_count: float = 1.0) -> Base:
+def _mean_field_any(model: MRF) -> Base:
+    """Return the same on a graph that is not bipartite: x = β(b + W⟨h⟩ + L⟨v⟩) for the visible side."""
+    natural = model.natural
+    w, lateral, b, c = natural.weights, natural.lateral, natural.visible_bias, natural.hidden_bias
+    assert lateral is not None
+    v_units, h_units = natural.visible_units, natural.hidden_units
+    x, y = np.zeros_like(b)[None], np.zeros_like(c)[None]
+    rng = np.random.default_rng(0)
+    probe = rng.normal(size=x.shape), rng.normal(size=y.shape)
+    for step in range(1, _MEAN_FIELD_STEPS + 1):
+        beta = step / _MEAN_FIELD_STEPS
+        stretch = step / max(1, step - 1)
+        new_x, new_y = stretch * x, stretch * y
+        for _ in range(2 * _POWERS):
+            dv, dh = v_units.response(new_x, probe[0]), h_units.response(new_y, probe[1])
+            change = beta * (dh @ w.T + dv @ lateral), beta * (dv @ w)
+            growth = float(np.hypot(np.linalg.norm(change[0]), np.linalg.norm(change[1])))
+            if growth < 1e-9:
+                break
+            probe = change[0] / growth, change[1] / growth
+        if growth > _STABLE:
+            break
+        for _ in range(_ITERATIONS):
+            last = new_y
+            new_x = beta * (b + h_units.mean(new_y) @ w.T + v_units.mean(new_x) @ lateral)
+            new_y = beta * (c + v_units.mean(new_x) @ w)
+            if np.abs(new_y - last).max() < 1e-10 * (1.0 + np.abs(new_y).max()):
+                break
+        x, y = new_x, new_y
+    return Base(x[0], y[0])
+
+
+def data_base(model: MRF, data: ArrayLike, *, pseudo_count: float = 1.0) -> Base:
     """Visible variables at their base rates in the data, hidden ones without fields.
 
     The rates of a discrete variable are those of the data with `pseudo_count` more samples of each state, so that
@@ -152,7 +246,7 @@ _ROUNDS = 20
 
 
 @np.errstate(over="ignore", invalid="ignore")  # beyond the largest number is far enough
-def held_variables(model: BipartiteMRF, base: Base) -> int:
+def held_variables(model: MRF, base: Base) -> int:
     """Count the variables that P_0 holds in one state and the model may hold in another.
 
     All chains start with such a variable in the same state, and on a cold model they stay in its part of the space:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..models.model import BipartiteMRF, Indices
+from ..models.model import MRF, Indices
 from ..models.units import Categorical, Gaussian, Units
 from .base import Base
 
@@ -16,22 +16,22 @@ _SMALL_TABLES = 14.0  # or if it is nearly a tree: elimination needs tables of a
 
 
 @dataclass(frozen=True)
-class Parts:
-    """A model cut in two: `annealed` is left to be sampled (None if nothing is), the rest is known exactly.
+class Remainder:
+    """What is left to be annealed of a model (None if nothing is) once its small parts are summed exactly.
 
-    `log_ratio` is the exact ln(Z/Z_0) of the rest, offset included.
+    `log_ratio` is the exact ln(Z/Z_0) of these parts, offset included.
     """
 
-    annealed: BipartiteMRF | None
+    model: MRF | None
     base: Base
     log_ratio: float
 
 
-def cut(model: BipartiteMRF, base: Base) -> Parts:
+def sum_small_parts(model: MRF, base: Base) -> Remainder:
     """Sum out exactly the isolated variables and, if there are several connected parts, the small ones."""
     visible, hidden, count = model.connected_parts
-    if count == 1 and len(visible) and len(hidden):
-        return Parts(model, base, model.natural.offset)
+    if base.is_coupled or (count == 1 and len(visible) and len(hidden)):
+        return whole_model(model, base)
     alone = np.bincount(visible, minlength=count) + np.bincount(hidden, minlength=count) == 1
     exact = model.natural.offset + _free_log_ratio(model, base, alone[visible], alone[hidden])
     left = ~alone
@@ -43,12 +43,17 @@ def cut(model: BipartiteMRF, base: Base) -> Parts:
             exact += _log_z_of_small(rest) - _subbase(model, base, *chosen).log_z(rest)
             left &= ~small
     if not left.any():
-        return Parts(None, base, exact)
+        return Remainder(None, base, exact)
     keep = left[visible], left[hidden]
-    return Parts(submodel(model, *keep), _subbase(model, base, *keep), exact)
+    return Remainder(submodel(model, *keep), _subbase(model, base, *keep), exact)
 
 
-def _small_parts(model: BipartiteMRF) -> Any:
+def whole_model(model: MRF, base: Base) -> Remainder:
+    """Leave everything to be annealed."""
+    return Remainder(model, base, model.natural.offset - base.offset)
+
+
+def _small_parts(model: MRF) -> Any:
     """Return for each connected part whether its exact sum takes next to no time."""
     visible, hidden, count = model.connected_parts
     per_variable = (
@@ -60,6 +65,7 @@ def _small_parts(model: BipartiteMRF) -> Any:
         for side, states in zip((visible, hidden), per_variable, strict=True)
     ]
     edges = np.bincount(visible[model.edges[:, 0]], minlength=count)
+    edges += np.bincount(visible[model.lateral_edges[:, 0]], minlength=count)
     variables = np.bincount(visible, minlength=count) + np.bincount(hidden, minlength=count)
     gaussian = isinstance(model.visible_units, Gaussian) and isinstance(model.hidden_units, Gaussian)
     if gaussian:  # in closed form
@@ -67,7 +73,8 @@ def _small_parts(model: BipartiteMRF) -> Any:
     largest = max(np.max(states, initial=0.0) for states in per_variable)  # of one variable
     # eliminating a part costs tables of at most its number of independent cycles and two variables more
     width = (edges - variables + 3) * largest
-    return (np.minimum(*sides) <= _SMALL_STATES) | (width <= _SMALL_TABLES)
+    states = np.minimum(*sides) if model.is_bipartite else sides[0]
+    return (states <= _SMALL_STATES) | (width <= _SMALL_TABLES)
 
 
 def _log2_states(units: Units, features: int, variables: int) -> Any:
@@ -77,7 +84,7 @@ def _log2_states(units: Units, features: int, variables: int) -> Any:
     return np.full(variables, np.inf if isinstance(units, Gaussian) else 1.0)
 
 
-def _log_z_of_small(rest: BipartiteMRF) -> float:
+def _log_z_of_small(rest: MRF) -> float:
     """ln Z of a model whose parts are all small: in one elimination if it is discrete, else part by part."""
     from ..exact import eliminate, exact_log_z
 
@@ -89,33 +96,34 @@ def _log_z_of_small(rest: BipartiteMRF) -> float:
     return sum(exact_log_z(piece, threads=1) for piece in pieces)
 
 
-def submodel(model: BipartiteMRF, visible: Any, hidden: Any) -> BipartiteMRF:
+def submodel(model: MRF, visible: Any, hidden: Any) -> MRF:
     """Return the model of the variables chosen by two masks; the offset stays behind."""
     i, j = np.flatnonzero(visible), np.flatnonzero(hidden)
     rows, columns = _features(model, visible, hidden)
-    return BipartiteMRF(
+    return MRF(
         model.weights[rows][:, columns],
         model.visible_bias[rows],
         model.hidden_bias[columns],
         model.visible_units.take(i),
         model.hidden_units.take(j),
         model.temperature,
+        lateral=None if model.lateral is None else model.lateral[rows][:, rows],
     )
 
 
-def _features(model: BipartiteMRF, visible: Any, hidden: Any) -> tuple[Indices, Indices]:
+def _features(model: MRF, visible: Any, hidden: Any) -> tuple[Indices, Indices]:
     return (
         np.flatnonzero(visible[model.visible_units.owners(len(model.visible_bias))]),
         np.flatnonzero(hidden[model.hidden_units.owners(len(model.hidden_bias))]),
     )
 
 
-def _subbase(model: BipartiteMRF, base: Base, visible: Any, hidden: Any) -> Base:
+def _subbase(model: MRF, base: Base, visible: Any, hidden: Any) -> Base:
     rows, columns = _features(model, visible, hidden)
     return Base(base.visible[rows], base.hidden[columns])
 
 
-def _free_log_ratio(model: BipartiteMRF, base: Base, visible: Any, hidden: Any) -> float:
+def _free_log_ratio(model: MRF, base: Base, visible: Any, hidden: Any) -> float:
     """ln(Z/Z_0) of variables without couplings."""
     rows, columns = _features(model, visible, hidden)
     natural = model.natural

@@ -1,94 +1,146 @@
-"""The readable loop: AIS and mAIS line by line as in the paper, for every kind of unit, in float64.
+"""The readable loop: AIS and mAIS line by line as in the paper, for every kind of unit and any graph, in float64.
 
-The path of distributions is −E_k = (1−β_k) ln P̃_0 + β_k (−E) (eq. P_k(x)_beta_k; the paper's inline formula
-for E_k has a sign slip on ln P_0). With an independent base only the fields move: the hidden side given v
-has fields c0 + β_k·gap(v), where gap(v) = (c − c0) + vᵀW, so one matrix product serves the weight at step k
-and the move that follows it.
+The path of distributions is −E_k = (1−β_k)(−E_start) + β_k (−E) (eq. P_k(x)_beta_k; the paper's inline formula for
+E_k has a sign slip on ln P_0), so every field is affine in β: the summed-out side h given v has the fields
+start(v) + β_k·slope(v), where slope(v) = (c − c0) + vᵀ(W − W0), and start(v) = c0 wherever the base has no couplings
+of its own. One matrix product serves the weight at step k and the move that follows it.
 
 This module is the truth that the fast engines are tested against.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from ..models.units import Array
-from ..parallel.threads import Tick
+from ..checks import Array
+from ..models.model import MRF
+from ..models.units import Units
 from ..random import HIDDEN, JOINT, VISIBLE, uniforms
 from .moves import KERNELS
 from .plan import Plan
-from .recorder import Watch
 
-_CHUNK = 4096  # chains annealed together; bounds the memory, changes nothing else
+_CHUNK = 4096  # chains advanced together; bounds the memory, changes nothing else
 _OPERATIONS = 2e8  # of one call into a library, about: some tenths of a second, so that an interrupt is prompt
 _ROWS = 64  # chains of one matrix product: the last bits of a row depend on how many there are, and on its place
 
 
-class Path:
-    """P_0 … P_K for a set of chains, oriented so that the visible side is the one that is sampled."""
+class Fields(NamedTuple):
+    """Fields of the summed-out side given v: start + β·slope under β."""
 
-    def __init__(self, plan: Plan, part: slice) -> None:
+    start: Array
+    slope: Array
+
+    def under(self, beta: float) -> Array:
+        """Return the fields under β."""
+        return self.start + beta * self.slope
+
+
+class Block(NamedTuple):
+    """Visible variables that are drawn together, and the couplings into their features."""
+
+    variables: Any
+    features: Any
+    units: Units
+    weights: Any  # from the hidden side: slope in β, and at the start of the path
+    weights0: Any
+    lateral: Any  # likewise from the visible side
+    lateral0: Any
+
+
+class Path:
+    """P_0 … P_K for a set of chains: the visible side is sampled, the hidden one summed out."""
+
+    def __init__(self, plan: Plan, chains: range) -> None:
         model, base, swap = plan.oriented()
-        chains = np.arange(part.start, part.stop, dtype=np.uint64) + np.uint64(plan.first_chain)
-        self.given = None if plan.start is None else plan.start[part]
-        if len(chains) == 1:  # NumPy adds up a single row of a sparse product in another order: take it twice
-            chains = np.repeat(chains, 2)
-            self.given = None if self.given is None else np.repeat(self.given, 2, axis=0)
-        self.betas, self.seed, self.chains = plan.betas, plan.seed, chains
+        self.betas, self.seed = plan.betas, plan.seed
+        self.chains = np.arange(chains.start, chains.stop, dtype=np.uint64) + np.uint64(plan.first_chain)
         self.move, self.sweeps = KERNELS[plan.transition], plan.sweeps
-        natural = model.natural
-        self.visible, self.hidden = natural.visible_units, natural.hidden_units
+        end = model.natural
         self.n_visible, self.n_hidden = model.n_visible, model.n_hidden
-        self.weights, b, c = natural.weights, natural.visible_bias, natural.hidden_bias
         self.b0, self.c0 = base.visible, base.hidden
-        self.gap_b, self.gap_c = b - self.b0, c - self.c0
+        self.slope_b, self.slope_c = end.visible_bias - self.b0, end.hidden_bias - self.c0
+        self.weights0, self.lateral0 = base.weights, base.lateral
+        self.weights, self.lateral = less(end.weights, base.weights), less(end.lateral, base.lateral)
+        self.visible, self.hidden = end.visible_units, end.hidden_units
+        self.sweep = [self._block(model, block) for block in base.sweep(model)]
         self.visible_side, self.hidden_side = (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN)
 
-    def gap(self, v: Array) -> Array:
-        """Return (c − c0) + vᵀW: the fields of the hidden side under β are c0 + β·gap."""
-        return self.gap_c + self.product(v, self.weights)
+    def _block(self, model: MRF, variables: NDArray[np.int64]) -> Block:
+        """Gather what concerns one block of visible variables."""
+        if len(variables) == model.n_visible:
+            at: Any = slice(None)
+            return Block(at, at, self.visible, _t(self.weights), _t(self.weights0), None, None)
+        at = np.flatnonzero(np.isin(model.visible_units.owners(len(self.b0)), variables))
+        w, w0 = (None if x is None else _t(x[at]) for x in (self.weights, self.weights0))
+        inside, inside0 = (None if x is None else x[:, at] for x in (self.lateral, self.lateral0))
+        return Block(variables, at, self.visible.take(variables), w, w0, inside, inside0)
+
+    def start(self) -> Array:
+        """Draw v⁽¹⁾ from P_0(v), whose variables are independent."""
+        fields = np.broadcast_to(self.b0, (len(self.chains), len(self.b0)))
+        return self.visible.draw(fields, self.uniforms(0, self.visible_side, self.n_visible))
+
+    def fields(self, v: Array) -> Fields:
+        """Return the fields of the hidden side given v."""
+        start = self.c0 if self.weights0 is None else self.c0 + self.product(v, self.weights0)
+        return Fields(start, self.slope_c + self.product(v, self.weights))
+
+    def rise(self, v: Array) -> Array:
+        """Return the slope in β of −E_k(v, h), the terms with h aside: v·(b − b0) + ½vᵀ(L − L0)v."""
+        linear = (v * self.slope_b).sum(axis=1)
+        if self.lateral is None:
+            return linear
+        return linear + 0.5 * (v * self.product(v, self.lateral)).sum(axis=1)
+
+    def draw_hidden(self, k: int, fields: Fields, step: int, side: int | None = None) -> Array:
+        """Draw h from P_k(h|v) (eq. conditional_dist_H|V), given its fields."""
+        side = self.hidden_side if side is None else side
+        return self.hidden.draw(fields.under(self.betas[k]), self.uniforms(step, side, self.n_hidden))
+
+    def draw_visible(self, k: int, v: Array, h: Array) -> Array:
+        """Draw v′ from P_k(v|h), block after block (eq. conditional_dist_V|H: one block on a bipartite graph)."""
+        u = self.uniforms(k, self.visible_side, self.n_visible)
+        v = v.copy()
+        for block in self.sweep:
+            x = self.visible_fields(k, v, h, block)
+            v[:, block.features] = block.units.draw(x, u[:, block.variables])
+        return v
+
+    def visible_fields(self, k: int, v: Array, h: Array, block: Block) -> Array:
+        """Fields of a block of visible variables given all others, under β_k."""
+        start, slope = self.b0[block.features], self.slope_b[block.features]
+        slope = slope + self.product(h, block.weights)
+        if block.lateral is not None:
+            slope = slope + self.product(v, block.lateral)
+        if block.weights0 is not None:
+            start = start + self.product(h, block.weights0)
+        if block.lateral0 is not None:
+            start = start + self.product(v, block.lateral0)
+        return start + self.betas[k] * slope
+
+    def log_w(self, k: int, v: Array, h: Array, fields: Fields) -> Array:
+        """ln w_k(v, h) = −E_k + E_{k−1} (eq. AIS_IW_wk)."""
+        return (self.betas[k] - self.betas[k - 1]) * (self.rise(v) + (fields.slope * h).sum(axis=1))
+
+    def log_lambda(self, k: int, v: Array, fields: Fields) -> Array:
+        """ln λ_k(v) = −E_V(v, k) + E_V(v, k−1) (eqs. mAIS_IW_lambda_k, bipartite_marginal_energy_V)."""
+        now, before = (self.hidden.log_normaliser(fields.under(self.betas[q])) for q in (k, k - 1))
+        return (self.betas[k] - self.betas[k - 1]) * self.rise(v) + now - before
 
     def product(self, x: Array, weights: Any) -> Array:
         """Return x @ weights, row by row the same bits for any choice of chains."""
         if sp.issparse(weights):
+            if len(x) == 1:  # NumPy adds up a single row of a sparse product in another order: take it twice
+                return (np.repeat(x, 2, axis=0) @ weights)[:1]
             return x @ weights
         lead = int(self.chains[0]) % _ROWS
         rows = np.zeros((lead + len(x) + -(lead + len(x)) % _ROWS, x.shape[1]))
         rows[lead : lead + len(x)] = x
         return (rows.reshape(-1, _ROWS, x.shape[1]) @ weights).reshape(len(rows), -1)[lead : lead + len(x)]
-
-    def start(self) -> Array:
-        """Draw v⁽¹⁾ from P_0(v), unless the plan gives it."""
-        if self.given is not None:
-            return self.given
-        return self.draw_visible(np.broadcast_to(self.b0, (len(self.chains), len(self.b0))), step=0)
-
-    def visible_fields(self, k: int, h: Array) -> Array:
-        """Fields of the visible side given h, under β_k."""
-        return self.b0 + self.betas[k] * (self.gap_b + self.product(h, self.weights.T))
-
-    def draw_visible(self, fields: Array, step: int) -> Array:
-        """Draw v from P_k(v|h) (eq. conditional_dist_V|H), given its fields."""
-        return self.visible.draw(fields, self.uniforms(step, self.visible_side, self.n_visible))
-
-    def draw_hidden(self, k: int, gap: Array, step: int, side: int | None = None) -> Array:
-        """Draw h from P_k(h|v) (eq. conditional_dist_H|V), given gap(v)."""
-        side = self.hidden_side if side is None else side
-        fields = self.c0 + self.betas[k] * gap
-        return self.hidden.draw(fields, self.uniforms(step, side, self.n_hidden))
-
-    def log_w(self, k: int, v: Array, h: Array, gap: Array) -> Array:
-        """ln w_k(v, h) = −E_k + E_{k−1} (eq. AIS_IW_wk)."""
-        return (self.betas[k] - self.betas[k - 1]) * ((v * self.gap_b).sum(axis=1) + (gap * h).sum(axis=1))
-
-    def log_lambda(self, k: int, v: Array, gap: Array) -> Array:
-        """ln λ_k(v) = −E_V(v, k) + E_V(v, k−1) (eqs. mAIS_IW_lambda_k, bipartite_marginal_energy_V)."""
-        now, before = (self.hidden.log_normaliser(self.c0 + self.betas[q] * gap) for q in (k, k - 1))
-        return (self.betas[k] - self.betas[k - 1]) * (v * self.gap_b).sum(axis=1) + now - before
 
     def column(self, j: int) -> Array:
         """Weights of hidden unit j."""
@@ -100,56 +152,73 @@ class Path:
         return uniforms(self.seed, self.chains, step, side, units)
 
 
-def mais(path: Path) -> Iterator[tuple[Array, Array]]:
-    """Marginalized AIS (eqs. mAIS_sampling, mAIS_IW_Lambda): yields ln λ_k and the next v for k = 1 … K."""
-    steps = len(path.betas) - 1
-    v = path.start()
-    for k in range(1, steps + 1):
-        gap = path.gap(v)
-        log_lambda = path.log_lambda(k, v, gap)  # the weight first, at the state before the move
-        if k < steps:
-            v = path.move(path, k, gap)
-        yield log_lambda, v
+def _t(w: Any) -> Any:
+    return None if w is None else w.T
 
 
-def ais(path: Path) -> Iterator[tuple[Array, Array]]:
-    """AIS on the joint space (eqs. AIS_sampling, AIS_IW_w) with T_k of eq. T_k_bipartite: yields ln w_k, next v.
+def less(end: Any, start: Any) -> Any:
+    """Return the difference of two couplings, either of which may be None for none."""
+    return end if start is None else -start if end is None else end - start
+
+
+def mais(path: Path, k: int, v: Array) -> tuple[Array, Array]:
+    """Step k of marginalized AIS (eqs. mAIS_sampling, mAIS_IW_Lambda): ln λ_k, and the next v."""
+    fields = path.fields(v)
+    log_lambda = path.log_lambda(k, v, fields)  # the weight first, at the state before the move
+    if k < len(path.betas) - 1:
+        v = path.move(path, k, v, fields)
+    return log_lambda, v
+
+
+def ais(path: Path, k: int, v: Array) -> tuple[Array, Array]:
+    """Step k of AIS on the joint space (eqs. AIS_sampling, AIS_IW_w) with T_k of eq. T_k_bipartite: ln w_k, next v.
 
     T_k(x′|x) = P_k(h′|v′) τ_k(v′|v), so h⁽ᵏ⁾ comes from P_{k−1}(h|v⁽ᵏ⁾); for k = 1 that is P_0.
     """
-    steps = len(path.betas) - 1
-    v = path.start()
-    for k in range(1, steps + 1):
-        gap = path.gap(v)
-        h = path.draw_hidden(k - 1, gap, step=k - 1, side=JOINT)
-        log_w = path.log_w(k, v, h, gap)
-        if k < steps:
-            v = path.move(path, k, gap)
-        yield log_w, v
+    fields = path.fields(v)
+    h = path.draw_hidden(k - 1, fields, step=k - 1, side=JOINT)
+    log_w = path.log_w(k, v, h, fields)
+    if k < len(path.betas) - 1:
+        v = path.move(path, k, v, fields)
+    return log_w, v
 
 
-def _chains_together(plan: Plan) -> int:
+class Population:
+    """Chains on their way from P_0 to P_K, all at the same step.
+
+    Started from given samples of P_K on a plan whose β run from 1 to 0 this is the reverse process (eq.
+    reverse_process): the weight of step k is then 1/w_k, since h is drawn afresh in both directions and the reverse
+    of a sweep through the blocks (eq. reverse_transition) takes them from last to first.
+    """
+
+    stride = 1  # steps worth taking between two looks at the clock
+
+    def __init__(self, plan: Plan, chains: range) -> None:
+        self.path = Path(plan, chains)
+        self.take_step = ais if plan.method == "ais" else mais
+        self.step = 0
+        self.v = self.path.start() if plan.start is None else plan.start[chains.start : chains.stop]
+        self.log_weights = np.zeros(len(chains))
+
+    def advance(self, to_step: int) -> None:
+        """Take steps until `to_step` of them have been taken in all."""
+        for k in range(self.step + 1, to_step + 1):
+            log_w, self.v = self.take_step(self.path, k, self.v)
+            self.log_weights += log_w
+        self.step = to_step
+
+    def states(self) -> Array:
+        """Return the states of the sampled side, [chain, feature]."""
+        return self.v
+
+    def choose(self, ancestors: NDArray[np.int64]) -> None:
+        """Go on from the states of these chains, one for each; log-weights stay where they are."""
+        self.v = self.v[ancestors]
+
+
+def chains_together(plan: Plan) -> int:
+    """Return how many chains to advance together at most."""
     model = plan.oriented()[0]
-    entries = model.weights.nnz if model.is_sparse else model.weights.size
+    entries = sum(w.nnz if sp.issparse(w) else w.size for w in (model.weights, model.lateral) if w is not None)
     per_chain = entries + 10 * (len(model.visible_bias) + len(model.hidden_bias))
     return min(_CHUNK, max(1, int(_OPERATIONS / per_chain) // _ROWS) * _ROWS)
-
-
-def anneal(plan: Plan, tick: Tick, watch: Watch | None = None) -> Array:
-    """Return ln W of every chain for the annealed part of the plan; `tick` hears the fraction done.
-
-    A plan whose β run from 1 to 0 from given samples of P_K is the reverse process (eq. reverse_process): the
-    weight of step k is then 1/w_k, since blocked Gibbs is its own reverse (eq. reverse_transition) and h is
-    drawn afresh from P_k(h|v) in both directions.
-    """
-    method = ais if plan.method == "ais" else mais
-    log_weights = np.zeros(plan.chains)
-    chunk = _chains_together(plan)
-    for start in range(0, plan.chains, chunk):
-        part = slice(start, min(start + chunk, plan.chains))
-        for k, (log_w, v) in enumerate(method(Path(plan, part)), start=1):
-            log_weights[part] += log_w[: part.stop - part.start]
-            if watch is not None and k in watch:
-                watch.note(k, part, log_weights[part], v[: part.stop - part.start])
-            tick((part.start + (part.stop - part.start) * k / plan.steps) / plan.chains)
-    return log_weights

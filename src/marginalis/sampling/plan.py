@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
 
-from ..checks import whole
-from ..models.model import BipartiteMRF, as_model
-from ..models.units import Array
+from ..checks import Array, whole
+from ..models.arrange import rearrange
+from ..models.model import MRF, as_model
 from ..random import REVERSE, stream
 from .base import Base, make_base
-from .components import Parts, cut
-from .moves import TRANSITIONS
-from .schedule import DEFAULT_STEPS, betas
-
-METHODS = ("ais", "mais", "mais-v", "mais-h")
-PRECISIONS = ("single", "double")
-DEFAULT_CHAINS = 1000
+from .components import Remainder, sum_small_parts, whole_model
+from .options import DEFAULT_CHAINS, DEFAULT_STEPS, ENGINES, METHODS, PRECISIONS, TRANSITIONS, PlanOptions, filled_in
+from .schedule import betas
+from .settle import settle_engine, settle_precision
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What to run: model, method (``ais``, ``mais-v`` or ``mais-h``), path, chains and seed."""
+    """What to run: model, method, path, chains and seed, and on which engine."""
 
-    model: BipartiteMRF
-    parts: Parts  # what is annealed, and what is summed exactly
-    method: str
+    model: MRF
+    remainder: Remainder  # what is annealed, and what is summed exactly
+    method: str  # "ais", "mais-v" or "mais-h"; "mais" where the graph is not bipartite
     betas: Array
     base: Base
     transition: str
@@ -39,7 +34,8 @@ class Plan:
     chains: int
     first_chain: int
     seed: int
-    precision: str
+    precision: str  # what the run will be in, which may be finer than what was asked for
+    engine: str
     schedule: str  # names, for the record: "linear", "adaptive" or "given"
     base_name: str  # "given", if it has no other
     start: Array | None = None  # states of the sampled side, a row per chain; drawn from P_0 without them
@@ -49,13 +45,19 @@ class Plan:
         """Return the number of annealing steps, K."""
         return len(self.betas) - 1
 
-    def oriented(self) -> tuple[BipartiteMRF, Base, bool]:
+    def oriented(self) -> tuple[MRF, Base, bool]:
         """Return what is annealed and its base, turned so that the visible side is sampled; and if turned."""
-        model, base = self.parts.annealed, self.parts.base
+        model, base = self.remainder.model, self.remainder.base
         assert model is not None
         if self.method != "mais-h":
             return model, base, False
         return model.transposed(), base.transposed(), True
+
+    def settled(self, engine: str) -> Plan:
+        """Return the plan for the engine asked for, in the precision that it takes."""
+        model, base = self.remainder.model, self.remainder.base
+        name = settle_engine(engine, model)
+        return replace(self, engine=name, precision=settle_precision(self.precision, name, model, base, self.steps))
 
     def reversed(self, start: Array, equilibration: int = 0) -> Plan:
         """Return the plan of the reverse process (eq. reverse_process) from samples of P_K, a row per chain.
@@ -65,13 +67,17 @@ class Plan:
         model, base, swap = self.oriented()
         if self.transition == "metropolis":  # the reverse of a sweep takes the units from last to first
             w, b, c = model.weights[:, ::-1], model.visible_bias, model.hidden_bias[::-1]
-            model = BipartiteMRF(w, b, c, model.visible_units, model.hidden_units, model.temperature)
+            model = MRF(w, b, c, model.visible_units, model.hidden_units, model.temperature)
             base = Base(base.visible, base.hidden[::-1])
+        if not model.is_bipartite:  # and so does that of a Gibbs sweep
+            at = model.visible_features(np.arange(model.n_visible)[::-1])
+            model, start = model.reversed_sweep(), start[:, at]
+            base = base.with_visible(at)
         if swap:
             model, base = model.transposed(), base.transposed()
         return replace(
             self,
-            parts=Parts(model, base, -self.parts.log_ratio),
+            remainder=Remainder(model, base, -self.remainder.log_ratio),
             betas=np.concatenate([np.full(equilibration, self.betas[-1]), self.betas[::-1]]),
             chains=len(start),
             seed=stream(self.seed, REVERSE),
@@ -81,15 +87,21 @@ class Plan:
     def fingerprint(self) -> str:
         """Hash of all but the chains and the seed: estimates that share it estimate the same thing."""
         words = f"{self.method} {self.transition} {self.sweeps} {self.precision}"
-        return f"{model_digest(self.model)} {_digest(words, [self.betas, self.base.visible, self.base.hidden])}"
+        base = [self.base.visible, self.base.hidden]
+        base += [x for w in (self.base.weights, self.base.lateral) if w is not None for x in _stored(w)]
+        return f"{model_digest(self.model)} {_digest(words, [self.betas, *base])}"
 
 
-def model_digest(model: BipartiteMRF) -> str:
+def model_digest(model: MRF) -> str:
     """Hash of a model as it is stored."""
-    w = model.weights
-    arrays: list[Any] = [w.indptr, w.indices, w.data] if sp.issparse(w) else [w]
-    arrays += [model.visible_bias, model.hidden_bias, model.temperature, model.offset]
-    return _digest(f"{w.shape} {model.visible_units} {model.hidden_units}", arrays)
+    arrays = _stored(model.weights) + [model.visible_bias, model.hidden_bias, model.temperature, model.offset]
+    if model.lateral is not None:
+        arrays += _stored(model.lateral)
+    return _digest(f"{model.weights.shape} {model.visible_units} {model.hidden_units}", arrays)
+
+
+def _stored(w: Any) -> list[Any]:
+    return [w.indptr, w.indices, w.data] if sp.issparse(w) else [w]
 
 
 def _digest(words: str, arrays: list[Any]) -> str:
@@ -99,57 +111,62 @@ def _digest(words: str, arrays: list[Any]) -> str:
     return digest.hexdigest()
 
 
-def make_plan(
-    model: BipartiteMRF,
-    *,
-    method: str = "mais",
-    steps: int = DEFAULT_STEPS,
-    chains: int = DEFAULT_CHAINS,
-    transition: str = "gibbs",
-    sweeps: int = 1,
-    schedule: str | ArrayLike = "linear",
-    base: str | Base | Sequence[ArrayLike] = "uniform",
-    seed: int = 0,
-    first_chain: int = 0,
-    precision: str = "single",
-    whole_model: bool = False,
-) -> Plan:
-    """Validate the arguments of `estimate` and settle what is left open.
+def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOptions]) -> Plan:
+    """Check the options of a run and settle what they leave open.
 
-    With `whole_model` nothing is summed exactly beforehand, so that the states are those of the whole model and
+    With `keep_whole` nothing is summed exactly beforehand, so that the states are those of the whole model and
     the weights on the way those of its P_k.
     """
     model = as_model(model)
+    chosen = filled_in(options, leave_out=("threads", "progress"))
+    method, transition = chosen["method"], chosen["transition"]
     for value, known, argument in (
         (method, METHODS, "method"),
         (transition, TRANSITIONS, "transition"),
-        (precision, PRECISIONS, "precision"),
+        (chosen["precision"], PRECISIONS, "precision"),
+        (chosen["engine"], ENGINES, "engine"),
     ):
         if value not in known:
             raise ValueError(f"{argument} is {value!r}; it must be one of {', '.join(known)}")
-    sweeps = whole(sweeps, "sweeps", 1, 10**6) if transition == "metropolis" else 0
-    path = betas(schedule, steps)
-    if whole_model and 0 in (model.n_visible, model.n_hidden):
+    sweeps = whole(chosen["sweeps"], "sweeps", 1, 10**6) if transition == "metropolis" else 0
+    schedule = "linear" if chosen["schedule"] is None else chosen["schedule"]
+    path = betas(schedule, DEFAULT_STEPS if chosen["steps"] is None else chosen["steps"])
+    if chosen["summed"] is not None:
+        if method in ("mais-v", "mais-h"):
+            raise ValueError(f"summed says what to sum out, and so does method {method!r}: leave out one of them")
+        model = rearrange(model, chosen["summed"])
+        if model.is_bipartite and method == "mais":
+            method = "mais-v"
+    if keep_whole and 0 in (model.n_visible, model.n_hidden):
         raise ValueError("the model has no couplings, one side being empty: there is no path; see exact_log_z")
-    start = make_base(base, model)
-    parts = Parts(model, start, model.natural.offset) if whole_model else cut(model, start)
+    start = make_base(chosen["base"], model)
+    remainder = whole_model(model, start) if keep_whole else sum_small_parts(model, start)
+    if not model.is_bipartite:
+        if method in ("mais-v", "mais-h"):
+            raise ValueError(f"method {method!r} names a side of a bipartite graph; on this one use 'mais' and summed")
+        if transition == "metropolis":
+            raise ValueError("transition 'metropolis' serves bipartite graphs only")
     if method == "mais":  # sum out the larger side (paper, section on the size ratio)
-        sampled = parts.annealed or model
-        method = "mais-v" if sampled.n_hidden >= sampled.n_visible else "mais-h"
-    if transition == "metropolis" and parts.annealed is not None and parts.annealed.spin_form is None:
+        sampled = remainder.model or model
+        if sampled.is_bipartite:
+            method = "mais-v" if sampled.n_hidden >= sampled.n_visible else "mais-h"
+    if transition == "metropolis" and remainder.model is not None and remainder.model.spin_form is None:
         raise ValueError("transition 'metropolis' serves spin and binary units only")
-    return Plan(
+    chains = whole(DEFAULT_CHAINS if chosen["chains"] is None else chosen["chains"], "chains", 1, 2**32)
+    plan = Plan(
         model=model,
-        parts=parts,
+        remainder=remainder,
         method=method,
         betas=path,
         base=start,
         transition=transition,
         sweeps=sweeps,
-        chains=whole(chains, "chains", 1, 2**32),
-        first_chain=whole(first_chain, "first_chain", 0, 2**32 - whole(chains, "chains", 1, 2**32)),
-        seed=whole(seed, "seed", 0, 2**64 - 1),
-        precision=precision,
+        chains=chains,
+        first_chain=whole(chosen["first_chain"], "first_chain", 0, 2**32 - chains),
+        seed=whole(chosen["seed"], "seed", 0, 2**64 - 1),
+        precision=chosen["precision"],
+        engine="auto",
         schedule=schedule if isinstance(schedule, str) else "given",
-        base_name=base if isinstance(base, str) else "given",
+        base_name=chosen["base"] if isinstance(chosen["base"], str) else "given",
     )
+    return plan.settled(chosen["engine"])

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import open_file, reading, whole
-from ..models.units import Array
+from ..checks import Array, open_file, reading, whole
+from .options import DEFAULT_STEPS
 
-DEFAULT_STEPS = 1000
 SCHEDULES = ("linear", "adaptive")
 _MAX_FILE_BYTES = 64 << 20
 

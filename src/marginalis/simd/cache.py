@@ -15,8 +15,10 @@ logger = logging.getLogger("marginalis")
 
 _PACKAGE = Path(__file__).parents[1]
 # Every file that kernels are made of or read constants from; a test follows their imports.
-_OTHERS = "exact/planar.py", "exact/transfer.py", "checks.py", "random.py", "units.py"
-FILES = sorted([*(_PACKAGE / "engines").glob("*.py"), *(_PACKAGE / name for name in _OTHERS)])
+_OTHERS = "exact/kernel.py", "exact/planar.py", "exact/transfer.py", "checks.py", "random.py", "models/units.py"
+FILES = sorted(
+    [*(_PACKAGE / "simd").glob("*.py"), *(_PACKAGE / "engines/cpu").glob("*.py"), *(_PACKAGE / x for x in _OTHERS)]
+)
 SOURCES = zlib.crc32(b"".join(path.read_bytes() for path in FILES))
 
 

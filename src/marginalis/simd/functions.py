@@ -97,7 +97,7 @@ def log(typingctx: Any, x: Any) -> Any:
     return x(x), emit
 
 
-def _uniform(builder: Any, word: Any, vector: Any) -> Any:
+def uniform_of(builder: Any, word: Any, vector: Any) -> Any:
     """(w + ½)/2^32, where w is the low 32 bits of the word."""
     w = builder.uitofp(builder.trunc(word, ir.VectorType(_I32, LANES)), vector)
     return call(builder, "fma", w, constant(vector, 2.0**-32), constant(vector, 2.0**-33))
@@ -109,7 +109,7 @@ def draw_spin(typingctx: Any, a: Any, e: Any, word: Any) -> Any:
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         a, e, word = args
-        u = _uniform(builder, word, a.type)
+        u = uniform_of(builder, word, a.type)
         against = builder.fcmp_ordered("<", call(builder, "fma", u, e, u), e)
         likelier = call(builder, "copysign", constant(a.type, 1.0), a)
         return builder.select(against, builder.fneg(likelier), likelier)
@@ -126,7 +126,7 @@ def accept(typingctx: Any, gain: Any, top: Any, bottom: Any, word: Any) -> Any:
         small = _exp2_nonpositive(builder, builder.fneg(call(builder, "fabs", gain)))
         one = constant(gain.type, 1.0)
         up = builder.fcmp_ordered(">", gain, constant(gain.type, 0.0))
-        left = builder.fmul(_uniform(builder, word, gain.type), bottom)
+        left = builder.fmul(uniform_of(builder, word, gain.type), bottom)
         left = builder.fmul(left, builder.select(up, small, one))
         right = builder.fmul(top, builder.select(up, one, small))
         return builder.fcmp_ordered("<", left, right)
@@ -141,17 +141,17 @@ def select(typingctx: Any, mask: Any, x: Any, y: Any) -> Any:
 
 
 @intrinsic
-def rise(typingctx: Any, now: Any, before: Any, gap: Any, per_step: Any) -> Any:
-    """(|now| − |before|)·per_step, where now − before = gap/per_step; no cancellation for like signs."""
+def rise(typingctx: Any, now: Any, before: Any, slope: Any, per_step: Any) -> Any:
+    """(|now| − |before|)·per_step, where now − before = slope/per_step; no cancellation for like signs."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        now, before, gap = args[:3]
+        now, before, slope = args[:3]
         scale = spread(builder, context.cast(builder, args[3], sig.args[3], sig.args[0].elem))
         integers, _, _ = float_format(now.type)
         differ = builder.xor(builder.bitcast(now, integers), builder.bitcast(before, integers))
         alike = builder.icmp_signed(">=", differ, constant(integers, 0))
-        signed = builder.fmul(gap, call(builder, "copysign", constant(now.type, 1.0), now))
+        signed = builder.fmul(slope, call(builder, "copysign", constant(now.type, 1.0), now))
         across = builder.fsub(call(builder, "fabs", now), call(builder, "fabs", before))
         return builder.select(alike, signed, builder.fmul(across, scale))
 
-    return now(now, before, gap, per_step), emit
+    return now(now, before, slope, per_step), emit

@@ -5,82 +5,36 @@ Units come in tiles of four: four fields are accumulated in registers, and one P
 draws. With e = exp(−2|a|) computed once per unit the draw needs no division, and ln 2cosh a = |a| + ln(1+e)
 needs only the product of (1+e), of which one logarithm is taken per 64 units.
 
-All two-state units are spins here (`BipartiteMRF.spin_form`); the arithmetic is that of `annealing`.
+All two-state units are spins here (`MRF.spin_form`); the arithmetic is that of `annealing`.
 """
 
 from __future__ import annotations
 
 from numba import njit, uint64
-from numba.extending import overload
 
 from ...random import JOINT
 from ...simd.cache import kernel
 from ...simd.draws import FLUSH, INLINE, LOW, TILE, WORD, boltzmann, philox
 from ...simd.functions import draw_spin, log, rise
-from ...simd.vector import LANES, absolute, fma, lane_numbers, load, scalar, splat, store, widen
+from ...simd.vector import LANES, absolute, fma, lane_numbers, load, splat, store, widen
 from .metropolis_kernel import sweep_flips
-
-
-def _fields(coupling, state, offset, tile, start):
-    """Fields of the four units of a tile: start + Σ weight·state of the other side."""
-    raise NotImplementedError
-
-
-@overload(_fields, jit_options=INLINE)
-def _fields_overload(coupling, state, offset, tile, start):
-    return _fields_sparse if len(coupling) == 3 else _fields_band
-
-
-def _fields_band(coupling, state, offset, tile, start):
-    # The inputs of a tile are a range of the other side's units: all of them in an RBM, the two
-    # neighbouring layers in a DBM. Weights lie in the order of use: [tile][input][unit in tile].
-    data, first, last, begin = coupling
-    a0, a1 = splat(start[TILE * tile]), splat(start[TILE * tile + 1])
-    a2, a3 = splat(start[TILE * tile + 2]), splat(start[TILE * tile + 3])
-    p = begin[tile]
-    for i in range(first[tile], last[tile]):
-        x = load(state, offset + i * LANES)
-        a0 = fma(scalar(data, p), x, a0)
-        a1 = fma(scalar(data, p + 1), x, a1)
-        a2 = fma(scalar(data, p + 2), x, a2)
-        a3 = fma(scalar(data, p + 3), x, a3)
-        p += TILE
-    return a0, a1, a2, a3
-
-
-def _fields_sparse(coupling, state, offset, tile, start):
-    unit = TILE * tile
-    return (
-        _row(coupling, state, offset, unit, start),
-        _row(coupling, state, offset, unit + 1, start),
-        _row(coupling, state, offset, unit + 2, start),
-        _row(coupling, state, offset, unit + 3, start),
-    )
+from .products import fields, four
 
 
 @njit(**INLINE)
-def _row(coupling, state, offset, unit, start):
-    indptr, indices, data = coupling
-    a = splat(start[unit])
-    for p in range(indptr[unit], indptr[unit + 1]):
-        a = fma(scalar(data, p), load(state, offset + scalar(indices, p) * LANES), a)
-    return a
-
-
-@njit(**INLINE)
-def _under(base, beta, gap, unit):
-    """Return base + β·gap, the field of a unit under β. (The added zero keeps −0 from deciding a sign.)"""
+def _under(base, beta, slope, unit):
+    """Return base + β·slope, the field of a unit under β. (The added zero keeps −0 from deciding a sign.)"""
     if base is None:
-        return fma(gap, beta, 0.0)
-    return fma(gap, beta, splat(base[unit]))
+        return fma(slope, beta, 0.0)
+    return fma(slope, beta, splat(base[unit]))
 
 
 @njit(**INLINE)
-def _rise(base, now, before, gap, per_step):
+def _rise(base, now, before, slope, per_step):
     """(|a_k| − |a_{k−1}|)/(β_k − β_{k−1})."""
     if base is None:
-        return absolute(gap)
-    return rise(now, before, gap, per_step)
+        return absolute(slope)
+    return rise(now, before, slope, per_step)
 
 
 @njit(**INLINE)
@@ -103,19 +57,11 @@ def _draw_all(v, block, chain, step, side, k0, k1):
             store(v, at, draw_spin(a, boltzmann(a), words[m]))
 
 
-@kernel(error_model="numpy")
-def anneal_blocks(
-    flips, sweeps, up, down, gap_v, gap_h, base_v, base_h, betas, differences, seed, sides, first_chain,
-    v, h, log_weights, joint, span,
+@njit(nogil=True, error_model="numpy")
+def _anneal(
+    flips, sweeps, up, down, slope_v, slope_h, base_v, base_h, betas, differences, seed, sides,
+    first_chain, v, h, log_weights, joint, from_step, to_step, fresh,
 ):  # fmt: skip
-    """Carry the blocks in v, h, log_weights and joint from step span[0] to step span[1] of 0 … K.
-
-    v is first drawn from the base if span[2] is not zero.
-
-    `up` holds the weights into the summed-out side, `down` those into the sampled one, `flips` the former
-    again as the Metropolis sweeps read them. `log_weights` are those of mAIS; `joint`, of the same shape,
-    takes those of AIS along the same path. `flips`, bases and `joint` are None or not at compile time.
-    """
     steps = len(betas) - 1
     k0, k1 = seed & LOW, seed >> WORD
     side_v, side_h = uint64(sides[0]), uint64(sides[1])
@@ -124,12 +70,12 @@ def anneal_blocks(
     together = 1 if flips is None else 2  # blocks carried side by side
     for first in range(0, v.shape[0], together):
         for block in range(first, first + together):
-            if span[2]:
+            if fresh:
                 chain = lane_numbers() + uint64(first_chain + block * LANES)
                 for unit in range(v.shape[1]):
                     store(v, (block * v.shape[1] + unit) * LANES, _under(base_v, betas[0], zero, unit))
                 _draw_all(v, block, chain, uint64(0), side_v, k0, k1)
-        for k in range(span[0] + 1, span[1] + 1):
+        for k in range(from_step + 1, to_step + 1):
             beta, beta_before, difference = betas[k], betas[k - 1], differences[k - 1]
             per_step = 1.0 / difference
             for block in range(first, first + together):
@@ -138,28 +84,28 @@ def anneal_blocks(
                 weight = load(log_weights, block * LANES)
                 linear, top, bottom = zero, one, one
                 rise_v = widen(zero)
-                for i in range(len(gap_v)):
-                    linear = fma(gap_v[i], load(v, at_v + i * LANES), linear)
+                for i in range(len(slope_v)):
+                    linear = fma(slope_v[i], load(v, at_v + i * LANES), linear)
                     if i % (TILE * FLUSH) == TILE * FLUSH - 1:
                         rise_v, linear = rise_v + widen(linear), zero
                 rise_v = (rise_v + widen(linear)) * difference
                 weight, linear, drawn = weight + rise_v, zero, zero
                 for tile in range(h.shape[1] // TILE):
-                    gaps = _fields(up, v, at_v, tile, gap_h)
+                    slopes = fields(up, v, at_v, tile, four(slope_h, tile))
                     earlier = _words(joint, chain, uint64(k - 1), uint64(tile), k0, k1)
                     words = philox(chain, uint64(k), uint64(tile), side_h, k0, k1)
                     for m in range(TILE):
                         unit = TILE * tile + m
                         now, before = (
-                            _under(base_h, beta, gaps[m], unit),
-                            _under(base_h, beta_before, gaps[m], unit),
+                            _under(base_h, beta, slopes[m], unit),
+                            _under(base_h, beta_before, slopes[m], unit),
                         )
                         e, e_before = boltzmann(now), boltzmann(before)
                         # mAIS: ln 2cosh a_k − ln 2cosh a_{k−1}
-                        linear = linear + _rise(base_h, now, before, gaps[m], per_step)
+                        linear = linear + _rise(base_h, now, before, slopes[m], per_step)
                         top, bottom = fma(top, e, top), fma(bottom, e_before, bottom)
-                        if joint is not None:  # AIS: h·gap, with h from P_{k−1}(h|v)
-                            drawn = fma(draw_spin(before, e_before, earlier[m]), gaps[m], drawn)
+                        if joint is not None:  # AIS: h·slope, with h from P_{k−1}(h|v)
+                            drawn = fma(draw_spin(before, e_before, earlier[m]), slopes[m], drawn)
                         store(h, at_h + unit * LANES, draw_spin(now, e, words[m]))
                     if tile % FLUSH == FLUSH - 1:
                         weight = weight + widen(linear) * difference + widen(log(top / bottom))
@@ -173,10 +119,10 @@ def anneal_blocks(
                     store(joint, block * LANES, load(joint, block * LANES) + rise_v)
                 if k < steps:  # the fields of v take the place of its spins, which have done their part
                     for tile in range(v.shape[1] // TILE):
-                        gaps = _fields(down, h, at_h, tile, gap_v)
+                        slopes = fields(down, h, at_h, tile, four(slope_v, tile))
                         for m in range(TILE):
                             unit = TILE * tile + m
-                            store(v, at_v + unit * LANES, _under(base_v, beta, gaps[m], unit))
+                            store(v, at_v + unit * LANES, _under(base_v, beta, slopes[m], unit))
             if k < steps:
                 if flips is not None:
                     chain = lane_numbers() + uint64(first_chain + first * LANES)
@@ -184,7 +130,22 @@ def anneal_blocks(
                     at_v = (first * v.shape[1] * LANES, (first + 1) * v.shape[1] * LANES)
                     at_h = (first * h.shape[1] * LANES, (first + 1) * h.shape[1] * LANES)
                     for sweep in range(sweeps):
-                        sweep_flips(flips, sweep, base_h, gap_h, beta, chains, uint64(k), k0, k1, v, at_v, h, at_h)
+                        sweep_flips(flips, sweep, base_h, slope_h, beta, chains, uint64(k), k0, k1, v, at_v, h, at_h)
                 for block in range(first, first + together):
                     chain = lane_numbers() + uint64(first_chain + block * LANES)
                     _draw_all(v, block, chain, uint64(k), side_v, k0, k1)
+
+
+@kernel(error_model="numpy")
+def anneal_blocks(model, first_chain, v, h, log_weights, joint, from_step, to_step, fresh):
+    """Carry the blocks in v, h, log_weights and joint from one step of 0 … K to another.
+
+    `model` is a `population.Model`. v is first drawn from the base if `fresh` is 1. `log_weights` are those of
+    mAIS; `joint`, of the same shape, takes those of AIS along the same path. Flips, bases and `joint` are None
+    or not at compile time.
+    """
+    _anneal(
+        model.flips, model.sweeps, model.up, model.down, model.slope_v, model.slope_h, model.base_v, model.base_h,
+        model.betas, model.differences, model.seed, model.sides,
+        first_chain, v, h, log_weights, joint, from_step, to_step, fresh,
+    )  # fmt: skip

@@ -22,7 +22,7 @@ _TWICE_LOG2_E = 2.0 * _LOG2_E
 _HALF_LN_2 = 0.5 * math.log(2.0)
 
 
-def sweep_flips(flips, sweep, base, gap, beta, chain, step, k0, k1, x, at_x, h, at_h):
+def sweep_flips(flips, sweep, base, slope, beta, chain, step, k0, k1, x, at_x, h, at_h):
     """Propose to flip every unit of h in order, in the two blocks at `at_x`, `at_h` together.
 
     x holds the fields of the other side, h the spins. A proposal waits for the verdict on the one before it;
@@ -32,16 +32,16 @@ def sweep_flips(flips, sweep, base, gap, beta, chain, step, k0, k1, x, at_x, h, 
 
 
 @overload(sweep_flips, jit_options=INLINE)
-def _sweep_flips_overload(flips, sweep, base, gap, beta, chain, step, k0, k1, x, at_x, h, at_h):
+def _sweep_flips_overload(flips, sweep, base, slope, beta, chain, step, k0, k1, x, at_x, h, at_h):
     return _sweep_lists if len(flips) == 3 else _sweep_full
 
 
 @njit(**INLINE)
-def _field(base, gap, beta, unit):
+def _field(base, slope, beta, unit):
     """Return the unit's own field under β."""
     if base is None:
-        return beta * gap[unit]
-    return base[unit] + beta * gap[unit]
+        return beta * slope[unit]
+    return base[unit] + beta * slope[unit]
 
 
 @njit(**INLINE)
@@ -112,7 +112,7 @@ def _flip_full(data, p_owed, p, own, change, x, at_x, n, h, at_spin, word, linea
     return select(yes, new_linear, linear), select(yes, new_product, product), select(yes, step, zero)
 
 
-def _sweep_full(flips, sweep, base, gap, beta, chain, step, k0, k1, x, at_x, h, at_h):
+def _sweep_full(flips, sweep, base, slope, beta, chain, step, k0, k1, x, at_x, h, at_h):
     # Every flip changes every field: (linear, product) of the present state are kept, and the fields catch
     # up with the last accepted flip while the next one is weighed.
     data, _, last, begin = flips
@@ -127,7 +127,7 @@ def _sweep_full(flips, sweep, base, gap, beta, chain, step, k0, k1, x, at_x, h, 
         words_b = philox(chain[1], step, uint64(tile), uint64(METROPOLIS + sweep), k0, k1)
         for m in range(TILE):
             unit, p = TILE * tile + m, begin[tile] + m
-            own = -2.0 * _LOG2_E * _field(base, gap, beta, unit)
+            own = -2.0 * _LOG2_E * _field(base, slope, beta, unit)
             at = at_h[0] + unit * LANES
             linear_a, product_a, owed_a = _flip_full(
                 data, p_owed, p, own, change, x, at_x[0], n, h, at, words_a[m], linear_a, product_a, owed_a
@@ -143,7 +143,7 @@ def _sweep_full(flips, sweep, base, gap, beta, chain, step, k0, k1, x, at_x, h, 
         store(x, at_x[1] + i * LANES, fma(w, owed_b, load(x, at_x[1] + i * LANES)) * _HALF_LN_2)
 
 
-def _sweep_lists(flips, sweep, base, gap, beta, chain, step, k0, k1, x, at_x, h, at_h):
+def _sweep_lists(flips, sweep, base, slope, beta, chain, step, k0, k1, x, at_x, h, at_h):
     # A flip changes the fields of a few neighbours only: their factors are compared before and after.
     indptr = flips[0]
     for tile in range((len(indptr) - 1) // TILE):
@@ -151,7 +151,7 @@ def _sweep_lists(flips, sweep, base, gap, beta, chain, step, k0, k1, x, at_x, h,
         words_b = philox(chain[1], step, uint64(tile), uint64(METROPOLIS + sweep), k0, k1)
         for m in range(TILE):
             unit = TILE * tile + m
-            own = _field(base, gap, beta, unit)
+            own = _field(base, slope, beta, unit)
             _propose(flips, unit, own, beta, words_a[m], x, at_x[0], h, at_h[0] + unit * LANES)
             _propose(flips, unit, own, beta, words_b[m], x, at_x[1], h, at_h[1] + unit * LANES)
 

@@ -1,0 +1,212 @@
+"""Any model: plans laid out for `graph_kernel`, and the populations that it advances."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...checks import Array
+from ...models.model import total
+from ...models.units import Categorical, Gaussian, Units
+from ...random import HIDDEN, VISIBLE
+from ...sampling.loop import less
+from ...sampling.plan import Plan
+from ...sampling.settle import signed_base
+from ...simd.draws import TILE
+from ...simd.vector import LANES, aligned
+from .graph_kernel import anneal_graph
+from .packing import pack, pack_lists
+from .population import Population, Prepared
+from .sides import Normals, Spins, States
+
+
+class Model(NamedTuple):
+    """A plan in the kernel's terms; what is None is left out when the kernel is compiled.
+
+    Couplings with a 0 are those of the base, the others the slopes in β.
+    """
+
+    visible: Any  # the kind of each side: Spins, Normals or States
+    hidden: Any
+    up: tuple[np.ndarray, ...]  # into the summed-out side
+    up0: tuple[np.ndarray, ...] | None
+    before: tuple[np.ndarray, ...] | None  # into a sampled unit, from those before its tile
+    after: tuple[np.ndarray, ...]  # and from those after it, and the summed-out side
+    into0: tuple[np.ndarray, ...] | None  # from all others
+    inner: np.ndarray | None  # between the four units of a tile: 01, 02, 03, 12, 13, 23
+    inner0: np.ndarray | None
+    tied: np.ndarray | None  # whether there are any
+    slope_v: np.ndarray
+    slope_h: np.ndarray
+    base_v: np.ndarray
+    base_h: np.ndarray
+    betas: np.ndarray
+    differences: Array  # β_k − β_{k−1}
+    seed: np.uint64
+    sides: tuple[int, int]
+
+
+def prepare(plan: Plan) -> Prepared:
+    """Lay out a plan for the kernel."""
+    model, base, swap = plan.oriented()
+    form = model.signed_form
+    if base.is_coupled:
+        start = _signed_start(plan)
+        b0, c0, weights0, lateral0 = start.visible_bias, start.hidden_bias, start.weights, start.lateral
+        constant = form.constant - start.constant
+    else:
+        b0, c0 = signed_base(form, base)
+        weights0 = lateral0 = None
+        constant = form.constant - form.visible[0] * total(base.visible) - form.hidden[0] * total(base.hidden)
+    dtype = np.float32 if plan.precision == "single" else np.float64
+    weights, lateral = less(form.weights, weights0), less(form.lateral, lateral0)
+
+    def pad(x: Array) -> np.ndarray:
+        return np.pad(x, (0, -len(x) % TILE)).astype(dtype)
+
+    slope_v, slope_h = pad(form.visible_bias - b0), pad(form.hidden_bias - c0)
+    states = isinstance(model.visible_units, Categorical)
+    ties = _Ties(lateral, lateral0, len(b0), states)
+    below, above_ = ties.split(lateral)
+    packed = pack_lists if states and ties.any else pack
+    before = None if below is None else packed(below, dtype)
+    after = packed(_stacked(above_, weights, len(slope_v)), dtype)
+    if before is not None and len(before) != len(after):
+        before, after = pack_lists(below, dtype), pack_lists(_stacked(above_, weights, len(slope_v)), dtype)
+    laid_out = Model(
+        _side(model.natural.visible_units, len(b0), dtype),
+        _side(model.natural.hidden_units, len(c0), dtype),
+        pack(weights, dtype),
+        None if weights0 is None else pack(weights0, dtype),
+        before,
+        after,
+        None if not base.is_coupled else packed(_stacked(ties.outside(lateral0), weights0, len(slope_v)), dtype),
+        ties.inner(lateral, dtype),
+        ties.inner(lateral0, dtype),
+        ties.tied,
+        slope_v,
+        slope_h,
+        pad(b0),
+        pad(c0),
+        plan.betas.astype(dtype),
+        np.diff(plan.betas),
+        np.uint64(plan.seed),
+        (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN),
+    )
+    entries = sum(w.nnz if sp.issparse(w) else w.size for w in (weights, lateral, weights0, lateral0) if w is not None)
+    operations = 2 * entries + 60 * (len(b0) + len(c0))
+    constants = constant * (plan.betas - plan.betas[0])
+    return Prepared(laid_out, len(b0), dtype, constants, *form.visible, operations)  # type: ignore[arg-type]
+
+
+def _signed_start(plan: Plan) -> Any:
+    """Return the base, a model of its own, in spins."""
+    model, base, _ = plan.oriented()
+    return model.with_natural(base.weights, base.visible, base.hidden, base.lateral).signed_form
+
+
+def _side(units: Units, features: int, dtype: type) -> Any:
+    if isinstance(units, Gaussian):
+        padded = np.pad(1.0 / units.gamma, (0, -features % TILE))
+        return Normals(padded.astype(dtype), np.sqrt(padded).astype(dtype))
+    if isinstance(units, Categorical):
+        return States(np.concatenate([[0], np.cumsum(units.counts(features))]).astype(np.int64))
+    return Spins(features)
+
+
+def _stacked(inside: Any, weights: Any, rows: int) -> Any:
+    """Couplings into the sampled units from the array of all: the sampled ones, padded to `rows`, and the others."""
+    n = weights.shape[0]
+    top = sp.csr_array((rows, n)) if inside is None else sp.vstack([inside, sp.csr_array((rows - n, n))])
+    return sp.csr_array(sp.vstack([top, sp.csr_array(weights.T)]))
+
+
+class _Ties:
+    """Couplings among the sampled units, sorted by the place of the input: before, in, or after the tile of the unit.
+
+    Categorical variables are drawn one at a time; their features have no tiles.
+    """
+
+    def __init__(self, lateral: Any, lateral0: Any, features: int, states: bool) -> None:
+        self.any = lateral is not None or lateral0 is not None
+        self.states, self.features = states, features
+        self.tied: np.ndarray | None = None
+        self.tiles = -(-features // TILE)
+        if self.any and not states:
+            self.tied = np.zeros(self.tiles, dtype=np.bool_)
+            for w in (lateral, lateral0):
+                if w is not None:
+                    i, j, _ = self._entries(w)
+                    self.tied[(i // TILE)[i // TILE == j // TILE]] = True
+
+    def _entries(self, w: Any) -> tuple[Any, Any, Any]:
+        links = sp.coo_array(w)
+        kept = links.data != 0
+        return links.coords[0][kept], links.coords[1][kept], links.data[kept]
+
+    def _chosen(self, w: Any, choose: Any) -> Any:
+        i, j, data = self._entries(w)
+        kept = choose(i, j)
+        return sp.csr_array((data[kept], (i[kept], j[kept])), shape=w.shape)
+
+    def split(self, w: Any) -> tuple[Any, Any]:
+        """Return the couplings from units before and after the tile (or the unit) of the other, [input, unit]."""
+        if not self.any:
+            return None, None
+        if w is None:
+            w = sp.csr_array((self.features, self.features))
+        unit = 1 if self.states else TILE
+        return (
+            self._chosen(w, lambda i, j: i // unit < j // unit),
+            self._chosen(w, lambda i, j: i // unit > j // unit),
+        )
+
+    def outside(self, w: Any) -> Any:
+        """Return the couplings from units outside the tile of the other."""
+        if w is None:
+            return None
+        return w if self.states else self._chosen(w, lambda i, j: i // TILE != j // TILE)
+
+    def inner(self, w: Any, dtype: type) -> np.ndarray | None:
+        """Return the six couplings inside each tile."""
+        if w is None or self.states:
+            return None
+        i, j, data = self._entries(w)
+        place = np.array([[-1, 0, 1, 2], [-1, -1, 3, 4], [-1, -1, -1, 5], [-1, -1, -1, -1]])
+        kept = (i // TILE == j // TILE) & (i < j)
+        out: np.ndarray = np.zeros((self.tiles, 6), dtype=dtype)
+        out[(i // TILE)[kept], place[(i % TILE)[kept], (j % TILE)[kept]]] = data[kept]
+        return out
+
+
+class GraphPopulation(Population):
+    """Blocks of LANES chains on any graph, all at the same step."""
+
+    def _allocate(self, blocks: int, joint: bool) -> None:
+        model: Any = self.prepared.model
+        if model.before is not None and len(model.before) == 4:
+            blocks += blocks % 2  # dense graphs are swept two blocks at a time
+        n, m = len(model.slope_v), len(model.slope_h)
+        self.x = aligned((blocks, n + m, LANES), self.prepared.dtype)
+        self.scratch = aligned((max(3 * n, 2 * m), LANES), self.prepared.dtype)
+        self.rises, self.weights = aligned((blocks, LANES), np.float64), aligned((blocks, LANES), np.float64)
+        self.joint = aligned((blocks, LANES), np.float64) if joint else None
+        self.spins_v = self.x[:, :n]
+
+    def advance(self, to_step: int) -> None:
+        """Take steps until `to_step` of them have been taken in all."""
+        anneal_graph(
+            self.prepared.model,
+            self.first,
+            self.x,
+            self.scratch,
+            self.rises,
+            self.weights,
+            self.joint,
+            self.step,
+            to_step,
+            self.fresh,
+        )
+        self.step, self.fresh = to_step, 0
