@@ -4,6 +4,7 @@ import _thread
 import ast
 import math
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ import marginalis as mg
 from marginalis import engines
 from marginalis.engines.cpu.anneal_kernel import anneal_blocks
 from marginalis.engines.cpu.numba_cpu import _prepare, _state
-from marginalis.parallel.threads import interruptible
+from marginalis.parallel.threads import interruptible, run_jobs
 from marginalis.sampling import loop
 from marginalis.sampling.loop import Path
 from marginalis.sampling.moves import gibbs
@@ -401,8 +402,12 @@ def test_long_calls_hear_an_interrupt():
         ended.wait(60)
         return ended.is_set()
 
-    with pytest.raises(KeyboardInterrupt):
-        interruptible(work)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background may not have it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interruptible(work)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert not ended.is_set()
     ended.set()
     assert interruptible(lambda: 3) == 3
@@ -410,6 +415,24 @@ def test_long_calls_hear_an_interrupt():
         assert interruptible(lambda: np.float64(1e308) * 10) == np.inf
     with pytest.raises(ZeroDivisionError):
         interruptible(lambda: 1 / 0)
+
+
+def test_an_interrupt_does_not_wait_for_a_long_call():
+    """Two threads are in a kernel call that goes on and on."""
+    ended = threading.Event()
+
+    def work(job):
+        ended.wait(60)
+        yield 1
+
+    def interrupt(fraction):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(work, range(4), 4, 2, interrupt)
+    assert not ended.is_set()
+    assert threading.active_count() > 1  # they are still there, and nobody waited
+    ended.set()
 
 
 def test_the_reference_takes_large_models_in_small_pieces():

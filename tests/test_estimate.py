@@ -1,5 +1,6 @@
 """From log-weights to numbers, and what is said about them."""
 
+import contextlib
 import json
 import math
 
@@ -186,9 +187,11 @@ def test_huge_parameters_are_refused_or_right(base, units, place, size):
     {"visible": b, "hidden": c, "weight": w[0]}[place][0] = size
     try:
         model = mg.rbm(w, b, c, units=units)
-        exact = -mg.exact_log_z(model)
     except ValueError:
         return
+    exact = None
+    with contextlib.suppress(ValueError):
+        exact = -mg.exact_log_z(model)
     for answer in (mg.estimate, mg.bound):
         refused = ""
         try:
@@ -198,6 +201,34 @@ def test_huge_parameters_are_refused_or_right(base, units, place, size):
         if refused:
             assert "floating point" in refused or "lost in rounding" in refused
             continue
+        assert exact is not None
         assert math.isfinite(r.free_energy)
         assert r.warnings or abs(r.free_energy - exact) <= 5 * r.stderr + 1e-9 * abs(exact)
         assert all(len(x) < 300 for x in r.warnings)
+
+
+ODD = [math.nan, math.inf, -1, 10**400, "\x1b[31m" * 99, np.arange(3.0), [None], {}, 1j, b"x", object(), np.array("x")]
+NAMES = (
+    "method steps chains transition schedule base seed first_chain precision tolerance record engine threads progress"
+)
+
+
+@pytest.mark.parametrize("name", NAMES.split())
+def test_odd_arguments_are_named(name):
+    model = random_rbm(np.random.default_rng(0), 3, 3)
+    for value in ODD:
+        options = {} if name == "tolerance" else dict(steps=5, chains=10)
+        with pytest.raises(ValueError, match=name) as caught:
+            mg.estimate(model, **(options | {name: value}))
+        assert len(str(caught.value)) < 300
+        assert str(caught.value).isprintable()
+
+
+def test_odd_fields_of_a_base():
+    gaussian = mg.rbm(np.full((2, 3), 0.2), np.zeros(2), np.zeros(3), units=("gaussian", "binary"))
+    for fields in ([1e200, 0.0], [0.0, -1e308]):
+        with pytest.raises(ValueError, match="floating point"):
+            mg.estimate(gaussian, base=(fields, np.zeros(3)), steps=5, chains=10)
+    for value in (1e308, 5e-324, 1e-300):
+        with pytest.raises(ValueError, match="pseudo_count"):
+            mg.data_base(mg.rbm(np.ones((2, 2)), [0, 0], [0, 0]), np.ones((3, 2)), pseudo_count=value)

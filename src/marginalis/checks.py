@@ -8,7 +8,7 @@ import math
 import operator
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -34,6 +34,12 @@ def shown(value: object) -> str:
         return one_line(repr(value), 80)
     except Exception:  # whole numbers of too many digits have none
         return f"a {type(value).__name__}"
+
+
+def one_of(value: object, known: Sequence[str], argument: str) -> None:
+    """Raise a ValueError that names the argument if `value` is not one of the known words."""
+    if not (isinstance(value, str) and value in known):
+        raise ValueError(f"{argument} is {shown(value)}; it must be one of {', '.join(known)}")
 
 
 def whole(value: object, argument: str, low: int, high: int) -> int:
@@ -131,7 +137,8 @@ def sparse_matrix(matrix: Any, argument: str) -> Any:
         raise ValueError(f"{argument} is a broken {matrix.format} matrix: its arrays do not fit together") from None
     try:
         with np.errstate(all="ignore"):  # a long double that overflows
-            return sp.csr_array(matrix, copy=True, dtype=np.float64)
+            # older versions of SciPy have no CSR of one dimension
+            return sp.csr_array(matrix.reshape(1, -1) if matrix.ndim == 1 else matrix, copy=True, dtype=np.float64)
     except (MemoryError, ValueError, TypeError, OverflowError):
         raise ValueError(f"{argument} has shape {matrix.shape} and cannot be made a CSR matrix in memory") from None
 

@@ -146,6 +146,20 @@ def test_estimates_of_hard_squares(penalty, transition):
             mg.estimate(model, engine="numba", **options)
 
 
+@pytest.mark.parametrize("penalty", [123.4567, 1234.567])
+@pytest.mark.parametrize("shape", [(2, 4), (4, 5), (8, 8)])
+def test_single_precision_says_what_it_costs(penalty, shape):
+    """Couplings that are all rounded alike, and cancel in the weights, still move ln Z."""
+    model = hard_squares(penalty, 0.37, *shape)
+    options = dict(chains=200, schedule=np.linspace(0, 1, 101) ** 4)
+    single, double = (mg.estimate(model, precision=p, **options) for p in ("single", "double"))
+    same = np.abs(single.log_weights - double.log_weights) < 0.01  # the others took another path
+    assert same.mean() > 0.9
+    error = np.abs(np.mean((single.log_weights - double.log_weights)[same]))
+    assert error <= single.rounding
+    assert single.rounding < 0.01
+
+
 def test_large_couplings_that_weigh_stay_on_the_fast_engine():
     rng = np.random.default_rng(0)
     model = mg.rbm(rng.normal(size=(9, 8)), np.zeros(9), np.zeros(8), units="binary", temperature=1e-12)

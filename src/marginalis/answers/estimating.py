@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import shown
 from ..parallel.progress import ticker
 from ..parallel.threads import cores
 from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
@@ -44,6 +45,8 @@ def estimate(
         Keep the log-weights after every step, for ln Z(β) along the way (`Estimate.curve`). Parts of the model that
         would be summed exactly beforehand are then annealed, too.
     """
+    if not isinstance(record, bool | np.bool_):
+        raise ValueError(f"record is {shown(record)}; it must be True or False")
     chosen = filled_in(options)
     workers, progress = cores(chosen["threads"]), chosen["progress"]
     begin = time.perf_counter()

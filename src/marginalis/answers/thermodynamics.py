@@ -32,7 +32,6 @@ from .record import Answer, Record, decimals, finite
 
 _FINE = 1e-9  # rounding below this is nobody's concern,
 _COARSE = 1e-3  # and above this a reason for a warning
-_LARGE = 1e70  # fields whose squares, squared, would overflow
 QUANTITIES = ("log_z", "energy", "entropy", "heat_capacity")
 
 
@@ -125,8 +124,7 @@ def thermodynamics(
         path = np.union1d(plan.betas, inner)
         plan = replace(plan, betas=np.repeat(path, np.where(np.isin(path, inner), stay, 1))).settled(plan.engine)
         stops = np.searchsorted(plan.betas, inner)[:, None] + np.arange(stay)
-        energies = _Energies(plan)
-        recorder = Recorder(stops.ravel(), plan.chains, energies, 3, group=stay)
+        recorder = Recorder(stops.ravel(), plan.chains, _Energies(plan), 3, group=stay)
         if len(inner):
             run_plan(plan, workers, tick, recorder)
     offset = plan.model.natural.offset
@@ -135,7 +133,7 @@ def thermodynamics(
     doubtful = []
     for x, log_weights, values in zip(inner, recorder.log_weights, recorder.values, strict=True):
         log_z = log_z0 + log_mean_exp(log_weights) + x * offset
-        rows.append(_averages(log_weights, log_z, values, x, largest, offset, energies.scale))
+        rows.append(_averages(log_weights, log_z, values, x, largest, offset))
         if confidence.doubts(log_weights):
             doubtful.append(x * largest)
     names = [name + end for name in QUANTITIES for end in ("", "_error")] + ["ess"]
@@ -161,10 +159,7 @@ def thermodynamics(
 
 
 class _Energies:
-    """Mean of A = −H/T given a state of the sampled side, its square, and the variance, under the β_k of a plan.
-
-    A is divided by `scale`, which is not 1 only where squares might overflow.
-    """
+    """Mean of A = −H/T given a state of the sampled side, its square, and the variance, under the β_k of a plan."""
 
     def __init__(self, plan: Plan) -> None:
         model, _, _ = plan.oriented()
@@ -172,24 +167,19 @@ class _Energies:
         self.betas, self.units = plan.betas, natural.hidden_units
         self.b, self.c, self.weights = natural.visible_bias, natural.hidden_bias, natural.weights
         self.lateral = natural.lateral
-        size = max(float(np.abs(x).max(initial=0.0)) for x in (self.b, self.c, abs(self.weights).sum(axis=0)))
-        self.scale = 1.0 if size < _LARGE else size
 
-    @np.errstate(over="ignore", invalid="ignore")  # as below
+    @np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused in the end
     def __call__(self, k: int, v: Array) -> Array:
         slope = self.c + v @ self.weights
         fields = self.betas[k] * slope
-        slope /= self.scale
-        mean = v @ (self.b / self.scale) + (slope * self.units.mean(fields)).sum(axis=1)
+        mean = v @ self.b + (slope * self.units.mean(fields)).sum(axis=1)
         if self.lateral is not None:
-            mean += 0.5 * (v * (v @ (self.lateral / self.scale))).sum(axis=1)
+            mean += 0.5 * (v * (v @ self.lateral)).sum(axis=1)
         return np.stack([mean, mean**2, (slope * self.units.response(fields, slope)).sum(axis=1)], axis=1)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused in the end
-def _averages(
-    log_weights: Array, log_z: float, values: Array, x: float, largest: float, offset: float, scale: float = 1.0
-) -> list[float]:
+@np.errstate(over="ignore", invalid="ignore")
+def _averages(log_weights: Array, log_z: float, values: Array, x: float, largest: float, offset: float) -> list[float]:
     """Return ln Z, U, S, C, each with its standard error, and the effective number of chains.
 
     Errors by the delta method: the influence of each chain on each number, squared and summed.
@@ -199,21 +189,19 @@ def _averages(
     w /= w.sum()
     mean = float(w @ values[:, 0])
     deviation = values[:, 0] - mean
-    squares = values[:, 2] + values[:, 1] - 2.0 * mean * values[:, 0] + mean**2
+    squares = values[:, 2] + values[:, 1] - 2.0 * mean * values[:, 0] + mean * mean
     variance = float(w @ squares)
     beta = x * largest
     on_log_z = w - 1.0 / n
     on_mean = w * deviation
     on_variance = w * (squares - variance)
-    on_energy = scale * on_mean
-    energy = -(scale * mean + offset) / largest
+    energy = -(mean + offset) / largest
     numbers = []
-    size = x * abs(mean) * scale
     for value, influence, terms in (  # and the size of the terms that may cancel in it
         (log_z, on_log_z, abs(log_z)),
-        (energy, -on_energy / largest, abs(energy)),
-        (log_z + beta * energy, on_log_z - x * on_energy, abs(log_z)),
-        (x**2 * variance * scale * scale, x**2 * on_variance * scale * scale, size * size),
+        (energy, -on_mean / largest, abs(energy)),
+        (log_z + beta * energy, on_log_z - x * on_mean, abs(log_z)),
+        (x**2 * variance, x**2 * on_variance, x * mean * (x * mean)),
     ):
         top = max(1.0, float(np.abs(influence).max()))  # so that no square overflows
         influence = influence / top
@@ -230,5 +218,7 @@ def _at_infinity(plan: Plan, log_z0: float) -> list[float]:
     v = natural.visible_units.mean(np.zeros((1, len(natural.visible_bias))))
     h = natural.hidden_units.mean(np.zeros((1, len(natural.hidden_bias))))
     product = v @ natural.visible_bias + (h * (natural.hidden_bias + v @ natural.weights)).sum(axis=1)
+    if natural.lateral is not None:
+        product = product + 0.5 * (v * (v @ natural.lateral)).sum(axis=1)
     energy = -(float(product[0]) + natural.offset) * plan.model.temperature
     return [log_z0, 0.0, energy, 0.0, log_z0, 0.0, 0.0, 0.0, float(plan.chains)]

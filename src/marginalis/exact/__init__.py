@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..checks import real_number
+from ..checks import one_of, real_number
 from ..models.model import MRF, Natural, SignedForm, as_model
 from ..models.units import SPIN, Gaussian, TwoState
 from ..parallel.progress import ticker
@@ -134,8 +134,7 @@ def cheapest(
 
 def _applicable(model: MRF, method: str, threads: int, max_seconds: float) -> list[tuple[str, Way]]:
     """Return the methods that apply and fit the time, cheapest first; at least one, or raise."""
-    if method not in METHODS:
-        raise ValueError(f"method is {method!r}; it must be one of {', '.join(METHODS)}")
+    one_of(method, METHODS, "method")
     limit = real_number(max_seconds, "max_seconds")
     found: list[tuple[str, Way]] = []
     for name in METHODS[1:] if method == "auto" else (method,):

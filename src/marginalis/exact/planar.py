@@ -31,6 +31,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import splu
 
+from ..parallel.threads import interruptible
 from ..simd.cache import kernel
 
 Array = NDArray[np.float64]
@@ -135,7 +136,8 @@ def _half_log_det(t_h: Array, t_v: Array) -> float:
     n = int(exists.sum())
     matrix = sp.identity(n, dtype=complex, format="csc") + sp.csc_matrix((values, (i, j)), shape=(n, n))
     try:
-        pivots = np.abs(splu(matrix.tocsc(), permc_spec="COLAMD").U.diagonal())
+        lu = interruptible(splu, matrix.tocsc(), "COLAMD")  # on a busy machine its threads may crawl
+        pivots = np.abs(lu.U.diagonal())
     except RuntimeError:  # exactly singular: all digits were lost
         return math.nan
     with np.errstate(divide="ignore"):

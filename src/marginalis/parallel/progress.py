@@ -6,6 +6,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
+
+from ..checks import shown
 from .threads import Tick
 
 _PATIENCE = 1.0  # seconds of silence before a bar appears
@@ -17,6 +20,8 @@ def ticker(progress: bool | Tick, label: str) -> Iterator[Tick]:
     if callable(progress):
         yield progress
         return
+    if not (progress is None or isinstance(progress, bool | np.bool_)):
+        raise ValueError(f"progress is {shown(progress)}; it must be True, False or a function")
     if not progress:
         yield lambda fraction: None
         return

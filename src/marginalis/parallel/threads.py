@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -14,6 +15,8 @@ from ..checks import whole
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 Tick = Callable[[float], None]
+
+_PATIENCE = 0.5  # seconds that an interrupt waits for the threads
 
 
 def cores(threads: int | None) -> int:
@@ -69,7 +72,7 @@ def run_jobs(
     """Exhaust ``work(job)`` for every job; what it yields is progress out of `total`, heard by `tick`.
 
     Jobs must not depend on each other. When one raises, or the caller is interrupted, the others stop at
-    their next yield; those that yield seldom may look at `stop`.
+    their next yield; those that yield seldom may look at `stop`. Those that do not are not waited for long.
     """
     done = 0.0
     if threads == 1:
@@ -79,6 +82,7 @@ def run_jobs(
                 tick(done / total)
         return
 
+    patience = _PATIENCE if stop is None else threading.TIMEOUT_MAX
     queue, stop, lock = iter(jobs), stop or threading.Event(), threading.Lock()
     failures: list[BaseException] = []
     state = np.geterr()  # threads do not inherit it
@@ -104,7 +108,7 @@ def run_jobs(
             failures.append(error)
             stop.set()
 
-    workers = [threading.Thread(target=worker) for _ in range(threads)]
+    workers = [threading.Thread(target=worker, daemon=True) for _ in range(threads)]
     try:
         for thread in workers:
             thread.start()
@@ -115,8 +119,9 @@ def run_jobs(
         tick(done / total)  # however fast they were
     finally:
         stop.set()
+        deadline = time.monotonic() + patience  # a step of a huge model may take seconds, and ends by itself
         for thread in workers:
             if thread.ident is not None:
-                thread.join()
+                thread.join(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
     if failures:
         raise failures[0]

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ..checks import real_array, real_number
+from ..checks import real_array, real_number, shown
 from ..models.arrange import rearrange
 from ..models.data import visible_rows
 from ..models.model import MRF, Indices, as_model, sweep_blocks
@@ -88,7 +88,7 @@ def make_base(base: str | Base | Sequence[ArrayLike], model: MRF) -> Base:
     """
     if isinstance(base, str):
         if base not in BASES:
-            raise ValueError(f"base is {base!r}; it must be one of {', '.join(BASES)} or a pair of field arrays")
+            raise ValueError(f"base is {shown(base)}; it must be one of {', '.join(BASES)} or a pair of field arrays")
         return BASES[base](model)
     if isinstance(base, MRF):
         return coupled_base(base, model)
@@ -218,6 +218,7 @@ def _mean_field_any(model: MRF) -> Base:
     return Base(x[0], y[0])
 
 
+@np.errstate(all="ignore")  # what is not finite is refused in the end
 def data_base(model: MRF, data: ArrayLike, *, pseudo_count: float = 1.0) -> Base:
     """Visible variables at their base rates in the data, hidden ones without fields.
 
@@ -237,7 +238,11 @@ def data_base(model: MRF, data: ArrayLike, *, pseudo_count: float = 1.0) -> Base
         mean = (rows.sum(axis=0) + 2.0 * extra * units.offset) / (len(rows) + 2.0 * extra)
     else:
         mean = rows.mean(axis=0)
-    return Base(model.natural.visible_units.fields_of(mean), np.zeros_like(model.hidden_bias))
+    fields = model.natural.visible_units.fields_of(mean)
+    if not np.isfinite(fields).all():  # a rate of 0 or 1, to all digits
+        cause = "data are" if isinstance(units, Gaussian) else f"pseudo_count is {pseudo_count!r}, which is"
+        raise ValueError(f"{cause} too large or too small for floating point")
+    return Base(fields, np.zeros_like(model.hidden_bias))
 
 
 _HELD = 6.0  # log-odds of a state outside of which hardly a chain starts,

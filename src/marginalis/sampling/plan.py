@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 import scipy.sparse as sp
 
-from ..checks import Array, whole
+from ..checks import Array, one_of, whole
 from ..models.arrange import rearrange
 from ..models.model import MRF, as_model
 from ..random import REVERSE, stream
@@ -126,8 +126,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
         (chosen["precision"], PRECISIONS, "precision"),
         (chosen["engine"], ENGINES, "engine"),
     ):
-        if value not in known:
-            raise ValueError(f"{argument} is {value!r}; it must be one of {', '.join(known)}")
+        one_of(value, known, argument)
     sweeps = whole(chosen["sweeps"], "sweeps", 1, 10**6) if transition == "metropolis" else 0
     schedule = "linear" if chosen["schedule"] is None else chosen["schedule"]
     path = betas(schedule, DEFAULT_STEPS if chosen["steps"] is None else chosen["steps"])

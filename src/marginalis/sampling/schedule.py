@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import Array, open_file, reading, whole
+from ..checks import Array, open_file, reading, shown, whole
 from .options import DEFAULT_STEPS
 
 SCHEDULES = ("linear", "adaptive")
@@ -18,11 +18,13 @@ def betas(schedule: str | ArrayLike, steps: int = DEFAULT_STEPS) -> Array:
     """Return β_0 … β_K: ``"linear"`` with K = `steps`, or the given increasing list from 0 to 1."""
     if isinstance(schedule, str):
         if schedule != "linear":
-            raise ValueError(f"schedule is {schedule!r}; it must be 'linear', 'adaptive' or a list of β from 0 to 1")
+            raise ValueError(
+                f"schedule is {shown(schedule)}; it must be 'linear', 'adaptive' or a list of β from 0 to 1"
+            )
         return np.linspace(0.0, 1.0, whole(steps, "steps", 1, 2**31) + 1)
     try:
         sequence = np.array(schedule, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError("schedule must be 'linear', 'adaptive' or a list of numbers from 0 to 1") from None
     if sequence.ndim != 1 or len(sequence) < 2:
         raise ValueError("schedule must list at least two β: 0 first and 1 last")
@@ -34,8 +36,8 @@ def betas(schedule: str | ArrayLike, steps: int = DEFAULT_STEPS) -> Array:
     if (rise <= 0).any():
         k = int(np.argmax(rise <= 0)) + 1
         raise ValueError(f"schedule must increase, but β_{k} = {sequence[k]:g} follows {sequence[k - 1]:g}")
-    if steps not in (DEFAULT_STEPS, len(sequence) - 1):
-        raise ValueError(f"steps is {steps!r}, but the schedule has {len(sequence) - 1} steps; leave steps out")
+    if whole(steps, "steps", 1, 2**31) not in (DEFAULT_STEPS, len(sequence) - 1):
+        raise ValueError(f"steps is {steps}, but the schedule has {len(sequence) - 1} steps; leave steps out")
     return sequence
 
 

@@ -85,7 +85,7 @@ def rounding_of(plan: Any, log_weights: Array, log_z: float) -> float:
     """
     model, base = plan.remainder.model, plan.remainder.base
     if plan.precision == "single":
-        return _SINGLE * max(1.0, abs(float(log_weights.mean())))
+        return max(_SINGLE * max(1.0, abs(float(log_weights.mean()))), _rounding_of_parameters(model.signed_form))
     if model is None or not math.isfinite(model.highest):  # Gaussians
         return 0.0
     if plan.engine == "numba":
@@ -100,3 +100,18 @@ def rounding_of(plan: Any, log_weights: Array, log_z: float) -> float:
             f"which leaves an error of up to {error:.2g}"
         )
     return error if error > 1e-9 * max(1.0, abs(log_z)) else 0.0
+
+
+def _rounding_of_parameters(form: SignedForm) -> float:
+    """Return what ln Z may owe to the parameters of 0/1 units being rounded to single precision as spins.
+
+    A penalty turns into couplings and fields as large, whose own rounding does not cancel: it adds up where they
+    are all alike, and like noise where they are not. The weights need not show how large they are.
+    """
+    if form.visible[0] == form.hidden[0] == 0.0:
+        return 0.0
+    w, lateral = (x.data if sp.issparse(x) else x for x in (form.weights, form.lateral))
+    half = np.zeros(0) if lateral is None else 0.5 * np.asarray(lateral)
+    lost = [x - x.astype(np.float32) for x in (w, half, form.visible_bias, form.hidden_bias)]
+    alike = sum(abs(float(x.sum())) for x in lost)
+    return 2.0 * alike + 3.0 * math.sqrt(sum(float(np.square(x).sum()) for x in lost))
