@@ -29,6 +29,7 @@ __all__ = [
     "from_bqm",
     "from_edges",
     "from_graph",
+    "from_matrix",
     "from_tables",
     "ising_grid",
     "load",

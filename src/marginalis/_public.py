@@ -17,6 +17,7 @@ from .formats.npz import save as save
 from .models.graphs import from_bqm as from_bqm
 from .models.graphs import from_edges as from_edges
 from .models.graphs import from_graph as from_graph
+from .models.graphs import from_matrix as from_matrix
 from .models.graphs import from_tables as from_tables
 from .models.graphs import potts as potts
 from .models.grids import ising_grid as ising_grid

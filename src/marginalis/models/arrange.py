@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from ..checks import Array
+from ..checks import Array, shown
 from .model import MRF, Grid, Indices, Layers, Split
 from .units import Categorical, Gaussian, TwoState, Units
 
@@ -49,6 +49,10 @@ def arrange(
     n = units.variables(len(bias))
     rows, columns = sp.coo_array(both).coords
     graph = sp.csr_array((np.ones(len(rows), dtype=np.int8), (owners[rows], owners[columns])), shape=(n, n))
+    loops = np.flatnonzero(owners[rows] == owners[columns])
+    if len(loops):
+        alone = int(owners[rows[loops[0]]])
+        raise ValueError(f"the variable {shown(alone if labels is None else labels[alone])} is coupled to itself")
     split = split_variables(graph, summed, labels)
     if visible is not None:
         split = Split(visible, split.hidden)

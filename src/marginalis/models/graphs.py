@@ -1,4 +1,4 @@
-"""Models on any bipartite graph: from edges, a networkx graph, a dimod quadratic model, or tables."""
+"""Models on any graph: from edges, a matrix, a networkx graph, a dimod quadratic model, or tables."""
 
 from __future__ import annotations
 
@@ -9,11 +9,21 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from ..checks import check_room, one_line, plain_array, real_array, real_number, shown, whole
-from .model import MRF, Indices, Split
-from .units import BINARY, SPIN, Array, Categorical, TwoState
+from ..checks import (
+    check_room,
+    coupling_matrix,
+    one_line,
+    plain_array,
+    precision_vector,
+    real_array,
+    real_number,
+    shown,
+    whole,
+)
+from .arrange import arrange
+from .model import MRF, Indices
+from .units import BINARY, SPIN, Array, Categorical, Units, parse_units
 
 
 def from_edges(
@@ -23,30 +33,73 @@ def from_edges(
     field: ArrayLike = 0.0,
     n: int | None = None,
     units: str = "spin",
+    precision: ArrayLike | None = None,
+    labels: Sequence[Any] | None = None,
     temperature: float = 1.0,
 ) -> MRF:
-    """Model of spins (or binaries) on the graph with these edges.
+    """Model of spins, binaries or Gaussians on the graph with these edges, whatever graph it is.
 
     E = −(Σ_i field_i x_i + Σ_edges coupling_e x_i x_j)/T. `edges` has shape (m, 2) and numbers the
-    variables from 0; `n` is their number if some of the last have no edge. Raises a ValueError that names
-    an odd cycle when the graph is not bipartite. An edge that is given twice is two bonds, which add up.
+    variables from 0; `n` is their number if some of the last have no edge. A Gaussian variable adds −½γx² with its
+    `precision` γ, 1 by default; the model must stay normalisable. An edge that is given twice is two bonds, which add up.
     """
     pairs, n = _edges(edges, n)
     j = spread(coupling, (len(pairs),), "coupling")
     b = spread(field, (n,), "field")
-    if not isinstance(units, str) or units not in ("spin", "binary"):
-        raise ValueError(f"units is {shown(units)}; it must be spin or binary")
-    return _two_state(pairs, j, b, SPIN if units == "spin" else BINARY, temperature)
+    return _on_graph(pairs, j, b, _kind(units, n, precision), temperature, labels)
+
+
+def from_matrix(
+    couplings: Any,
+    field: ArrayLike = 0.0,
+    *,
+    units: str = "spin",
+    precision: ArrayLike | None = None,
+    labels: Sequence[Any] | None = None,
+    temperature: float = 1.0,
+) -> MRF:
+    """Model with a matrix of couplings, dense or ``scipy.sparse``: a Boltzmann machine, an SK or Hopfield model.
+
+    E = −(Σ_i field_i x_i + Σ_{i<j} couplings_ij x_i x_j)/T. The matrix is symmetric, with zeros on its diagonal; of
+    an upper or lower triangle the other half is understood.
+    """
+    matrix = sp.csr_array(coupling_matrix(couplings, "couplings"))
+    n = matrix.shape[0]
+    if matrix.shape != (n, n):
+        raise ValueError(f"couplings has shape {matrix.shape}; it must be square")
+    if matrix.diagonal().any():
+        raise ValueError(f"couplings has {int(np.count_nonzero(matrix.diagonal()))} entries on its diagonal")
+    upper, lower = sp.triu(matrix, 1), sp.tril(matrix, -1)
+    if upper.nnz and lower.nnz and abs(upper - lower.T).max() > 0.0:
+        raise ValueError("couplings is neither symmetric nor a triangle")
+    links = sp.coo_array(upper if upper.nnz else lower)
+    pairs = np.stack(links.coords, axis=1).astype(np.int64)
+    b = spread(field, (n,), "field")
+    return _on_graph(pairs, links.data, b, _kind(units, n, precision), temperature, labels)
+
+
+def _kind(units: object, n: int, precision: object) -> Units:
+    """Return the kind of all variables of a graph."""
+    if not isinstance(units, str) or units not in ("spin", "binary", "gaussian"):
+        raise ValueError(f"units is {shown(units)}; it must be spin, binary or gaussian")
+    return parse_units(units, n, precision_vector(precision, n, "precision"))
 
 
 def from_graph(
-    graph: Any, *, coupling: str | None = "coupling", field: str | None = "field", temperature: float = 1.0
+    graph: Any,
+    *,
+    coupling: str | None = "coupling",
+    field: str | None = "field",
+    units: str = "spin",
+    precision: ArrayLike | None = None,
+    temperature: float = 1.0,
 ) -> MRF:
-    """Spins on a networkx graph; `coupling` names an attribute of its edges, `field` one of its nodes.
+    """Spins, binaries or Gaussians on any networkx graph.
+
+    `coupling` names an attribute of its edges, `field` one of its nodes; `precision` is that of Gaussian variables.
 
     They default to 1 and 0 where a graph has no such attributes, or all over with None. Numbers that would go
-    unread are an error. Parallel edges of a multigraph add up. Variables are numbered in the order of
-    ``graph.nodes``.
+    unread are an error. Parallel edges of a multigraph add up. The nodes are the labels.
     """
     if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
         raise ValueError(f"graph is a {type(graph).__name__}; it must be a networkx graph")
@@ -63,7 +116,7 @@ def from_graph(
         if both:  # two bonds, or one that is told twice?
             first, second = (shown(nodes[i]) for i in min(both))
             raise ValueError(f"graph has edges from {first} to {second} and back; make it undirected")
-    return _two_state(edges, j, b, SPIN, temperature, nodes)
+    return _on_graph(edges, j, b, _kind(units, len(nodes), precision), temperature, nodes)
 
 
 _NO_NUMBERS = ("bipartite", "subset")  # networkx numbers the sides and layers of its own graphs so
@@ -100,7 +153,7 @@ def from_bqm(bqm: Any, *, temperature: float = 1.0) -> MRF:
     """Model of a ``dimod.BinaryQuadraticModel``, SPIN or BINARY.
 
     Its energy Σ h_i x_i + Σ J_ij x_i x_j + offset is a cost, so fields and couplings change sign and the
-    offset enters ln Z. Variables are numbered in the order of ``bqm.variables``.
+    offset enters ln Z. Its variables are the labels.
     """
     kind = getattr(getattr(bqm, "vartype", None), "name", None)  # of other models each variable has its own
     if kind not in ("SPIN", "BINARY") or not all(hasattr(bqm, x) for x in ("variables", "linear", "quadratic")):
@@ -114,7 +167,7 @@ def from_bqm(bqm: Any, *, temperature: float = 1.0) -> MRF:
     j = -real_array(list(bqm.quadratic.values()), "quadratic biases", 1) if len(edges) else np.zeros(0)
     units = SPIN if kind == "SPIN" else BINARY
     offset = -real_number(bqm.offset, "offset")
-    return _two_state(edges, j, b, units, temperature, labels, offset=offset)
+    return _on_graph(edges, j, b, units, temperature, labels, offset)
 
 
 def potts(
@@ -132,31 +185,27 @@ def potts(
     """
     pairs, n = _edges(edges, n)
     pairs, j = _merge(pairs, spread(coupling, (len(pairs),), "coupling"))
-    return potts_model(pairs, two_colour(pairs, n), q, j, field, temperature)
+    return potts_model(pairs, n, q, j, field, temperature)
 
 
 def potts_model(
     pairs: Indices,
-    colour: Indices,
+    n: int,
     q: int,
     coupling: ArrayLike,
     field: ArrayLike,
     temperature: float,
     **rest: Any,
 ) -> MRF:
-    """Potts model on edges whose variables have been coloured already."""
+    """Potts model on edges that have been checked already."""
     q = whole(q, "q", 2, 10**6)
-    check_room(50 * (len(colour) + len(pairs)) * q, "q", q)
+    check_room(50 * (n + len(pairs)) * q, "q", q)
     j = spread(coupling, (len(pairs),), "coupling")
-    b = spread(field, (len(colour), q), "field", (q,))
-    split, rows, columns = _place(pairs, colour)
+    b = spread(field, (n, q), "field", (q,))
     states = np.arange(q)
-    entries = ((rows[:, None] * q + states).ravel(), (columns[:, None] * q + states).ravel())
-    shape = (len(split.visible) * q, len(split.hidden) * q)
-    weights = sp.csr_array((np.repeat(j, q), entries), shape=shape)
-    units = Categorical(q)
-    biases = b[split.visible].ravel(), b[split.hidden].ravel()
-    return MRF(weights, *biases, units, units, temperature, split=split, **rest)
+    entries = ((pairs[:, :1] * q + states).ravel(), (pairs[:, 1:] * q + states).ravel())
+    links = sp.csr_array((np.repeat(j, q), entries), shape=(n * q, n * q))
+    return arrange(Categorical(q), np.ascontiguousarray(b).ravel(), links, temperature=temperature, **rest)
 
 
 def from_tables(
@@ -184,74 +233,16 @@ def from_tables(
         if psi.shape != (sizes[a], sizes[b]):
             raise ValueError(f"pair[{a}, {b}] has shape {psi.shape}; the states want {(int(sizes[a]), int(sizes[b]))}")
         tables.append(psi)
-    colour = two_colour(pairs, n)
     if len({frozenset(edge) for edge in pairs.tolist()}) < len(pairs):
         raise ValueError("pair holds a table for (i, j) and another for (j, i)")
-    split, rows, columns = _place(pairs, colour)
-    first = [np.concatenate([[0], np.cumsum(sizes[side])]) for side in (split.visible, split.hidden)]
+    first = np.concatenate([[0], np.cumsum(sizes)])
     data, at = [np.zeros(0)], [np.zeros((2, 0), dtype=np.int64)]
-    for (a, _), psi, row, column in zip(pairs, tables, rows, columns, strict=True):
-        psi = psi if colour[a] == 0 else psi.T
+    for (a, b), psi in zip(pairs, tables, strict=True):
         data.append(psi.ravel())
-        at.append(np.indices(psi.shape).reshape(2, -1) + [[first[0][row]], [first[1][column]]])
+        at.append(np.indices(psi.shape).reshape(2, -1) + [[first[a]], [first[b]]])
     entries = np.concatenate(at, axis=1)
-    weights = sp.csr_array((np.concatenate(data), (entries[0], entries[1])), shape=(first[0][-1], first[1][-1]))
-
-    def side(variables: Indices) -> tuple[Array, Categorical]:
-        counts = tuple(sizes[variables].tolist())
-        return np.concatenate([np.zeros(0), *(phi[i] for i in variables)]), Categorical(counts or 2)
-
-    (b, visible), (c, hidden) = side(split.visible), side(split.hidden)
-    return MRF(weights, b, c, visible, hidden, temperature, split=split)
-
-
-def two_colour(edges: Indices, n: int, labels: Sequence[Any] | None = None) -> Indices:
-    """Colour the variables 0 (visible) and 1 (hidden) so that every edge joins the two colours.
-
-    The lowest-numbered variable of each connected part is visible. In the double cover, with edges
-    (i, 0)–(j, 1) and (i, 1)–(j, 0), the two copies of i meet exactly if its part has an odd cycle.
-    """
-    a, b = edges.T
-    heads, tails = np.concatenate([a, a + n]), np.concatenate([b + n, b])
-    ones = np.ones(len(heads), dtype=np.int8)
-    cover = sp.csr_array((ones, (heads, tails)), shape=(2 * n, 2 * n))
-    _, part = connected_components(cover, directed=False)
-    if (part[:n] == part[n:]).any():
-        cycle = _odd_cycle(cover, int(np.argmax(part[:n] == part[n:])), n)
-        names = [one_line(i if labels is None else labels[i], 15) for i in cycle]
-        shown = names if len(names) <= 13 else names[:10] + ["…"] + names[-2:]
-        raise ValueError(
-            f"the graph is not bipartite: {' - '.join([*shown, names[0]])} is an odd cycle of {len(names)}"
-        )
-    colour = (part[:n] > part[n:]).astype(np.int64)
-    component = np.minimum(part[:n], part[n:])
-    _, lowest, index = np.unique(component, return_index=True, return_inverse=True)
-    return colour ^ colour[lowest][index]
-
-
-def _odd_cycle(cover: Any, start: int, n: int) -> list[int]:
-    """Return a simple cycle of odd length in the part of `start`."""
-    _, before = breadth_first_order(cover, start, directed=False)
-    walk, at = [], start + n
-    while at != start:
-        walk.append(at % n)
-        at = int(before[at])
-    seen: dict[int, int] = {}
-    path: list[int] = []
-    for node in [
-        *walk,
-        start,
-    ]:  # a closed odd walk: cut even detours until a node returns after an odd number
-        if node in seen:
-            loop = path[seen[node] :]
-            if len(loop) % 2:
-                return loop
-            for left in loop:
-                del seen[left]
-            del path[-len(loop) :]
-        seen[node] = len(path)
-        path.append(node)
-    raise AssertionError("an odd closed walk contains an odd cycle")
+    links = sp.csr_array((np.concatenate(data), (entries[0], entries[1])), shape=(first[-1], first[-1]))
+    return arrange(Categorical(tuple(sizes.tolist())), np.concatenate(phi), links, temperature=temperature)
 
 
 def spread(value: ArrayLike, shape: tuple[int, ...], argument: str, *also: tuple[int, ...]) -> Array:
@@ -288,30 +279,17 @@ def _merge(pairs: Indices, coupling: Array) -> tuple[Indices, Array]:
     return kept, sums.astype(np.float64, copy=False)
 
 
-def _place(pairs: Indices, colour: Indices) -> tuple[Split, Indices, Indices]:
-    """Split the variables by colour; return also each edge's row and column."""
-    split = Split(np.flatnonzero(colour == 0), np.flatnonzero(colour == 1))
-    position = np.empty(len(colour), dtype=np.int64)
-    position[split.visible] = np.arange(len(split.visible))
-    position[split.hidden] = np.arange(len(split.hidden))
-    flipped = colour[pairs[:, 0]] == 1
-    rows = position[np.where(flipped, pairs[:, 1], pairs[:, 0])]
-    columns = position[np.where(flipped, pairs[:, 0], pairs[:, 1])]
-    return split, rows, columns
-
-
-def _two_state(
+def _on_graph(
     pairs: Indices,
     coupling: Array,
     field: Array,
-    units: TwoState,
+    units: Units,
     temperature: float,
     labels: Sequence[Any] | None = None,
     offset: float = 0.0,
 ) -> MRF:
+    """Return the model of variables with one feature each."""
+    n = len(field)
     pairs, coupling = _merge(pairs, coupling)
-    pairs, coupling = pairs[coupling != 0], coupling[coupling != 0]
-    split, rows, columns = _place(pairs, two_colour(pairs, len(field), labels))
-    weights = sp.csr_array((coupling, (rows, columns)), shape=(len(split.visible), len(split.hidden)))
-    biases = field[split.visible], field[split.hidden]
-    return MRF(weights, *biases, units, units, temperature, offset, split)
+    links = sp.csr_array((coupling, (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+    return arrange(units, field, links, temperature=temperature, offset=offset, labels=labels)

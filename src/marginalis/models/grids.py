@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from ..checks import check_room, plain_array, real_array, shown, whole
+from .arrange import arrange
 from .graphs import potts_model, spread
 from .model import MRF, Grid, Indices, Split
 from .units import SPIN, Array
@@ -22,6 +23,7 @@ def ising_grid(
     coupling: ArrayLike | Sequence[ArrayLike] = 1.0,
     field: ArrayLike = 0.0,
     periodic: bool | Sequence[bool] = False,
+    triangular: bool = False,
     temperature: float = 1.0,
 ) -> MRF:
     """Ising model on a rectangular lattice: E = −(Σ_i field_i s_i + Σ_bonds coupling s_i s_j)/T.
@@ -30,20 +32,25 @@ def ising_grid(
     in two dimensions (horizontal, vertical), where horizontal[r, c] joins (r, c)–(r, c+1) and vertical[r, c]
     joins (r, c)–(r+1, c); entries that wrap around are used only where `periodic` (one flag, or one per
     axis). A periodic side of length 2 has two bonds between its sites. `field` is one number or one per site.
+    With `triangular`, in two dimensions, a third direction joins (r, c)–(r+1, c+1).
     """
-    grid = _grid(shape, periodic)
+    grid = _grid(shape, periodic, triangular)
     b = spread(field, grid.shape, "field").ravel()
+    here, there = _bonds(grid)
+    data = np.concatenate([j.ravel()[at] for at, j in zip(here, _couplings(grid, coupling), strict=True)])
+    if not _is_bipartite(grid):
+        n = len(b)
+        links = sp.csr_array((data, (np.concatenate(here), np.concatenate(there))), shape=(n, n))
+        return arrange(SPIN, b, links, temperature=temperature, layout=grid)
     split, position = _checkerboard(grid)
-    rows, columns, data = [], [], []
     odd = _parity(grid).ravel()
-    for here, there, j in zip(*_bonds(grid), _couplings(grid, coupling), strict=True):
-        flipped = odd[here]
-        from_, to = position[here], position[there]
+    rows, columns = [], []
+    for one, other in zip(here, there, strict=True):
+        flipped, from_, to = odd[one], position[one], position[other]
         rows.append(np.where(flipped, to, from_))
         columns.append(np.where(flipped, from_, to))
-        data.append(j.ravel()[here])
     at = np.concatenate(rows), np.concatenate(columns)
-    weights = sp.csr_array((np.concatenate(data), at), shape=(len(split.visible), len(split.hidden)))
+    weights = sp.csr_array((data, at), shape=(len(split.visible), len(split.hidden)))
     return MRF(weights, b[split.visible], b[split.hidden], SPIN, SPIN, temperature, split=split, layout=grid)
 
 
@@ -64,11 +71,10 @@ def potts_grid(
     here, there = _bonds(grid)
     j = [x.ravel()[a] for x, a in zip(_couplings(grid, coupling), here, strict=True)]
     pairs = np.stack([np.concatenate(here), np.concatenate(there)], axis=1)
-    colour = _parity(grid).ravel().astype(np.int64)
-    return potts_model(pairs, colour, q, np.concatenate(j), field, temperature)
+    return potts_model(pairs, math.prod(grid.shape), q, np.concatenate(j), field, temperature)
 
 
-def _grid(shape: Sequence[int], periodic: bool | Sequence[bool]) -> Grid:
+def _grid(shape: Sequence[int], periodic: bool | Sequence[bool], triangular: bool = False) -> Grid:
     try:
         sides = tuple(whole(n, "shape", 1, 2**31) for n in shape)
     except TypeError:
@@ -83,10 +89,19 @@ def _grid(shape: Sequence[int], periodic: bool | Sequence[bool]) -> Grid:
     wraps = tuple(bool(p) for p in flags)
     if len(wraps) != len(sides):
         raise ValueError(f"periodic has {len(wraps)} flags for {len(sides)} axes")
+    if not isinstance(triangular, bool | np.bool_):
+        raise ValueError(f"triangular is {shown(triangular)}; it must be True or False")
+    if triangular and len(sides) != 2:
+        raise ValueError(f"triangular lattices have two axes, not {len(sides)}")
     for axis, (n, wrap) in enumerate(zip(sides, wraps, strict=True)):
-        if wrap and n % 2:
-            raise ValueError(f"the grid is not bipartite: its periodic axis {axis} has odd length {n}, an odd cycle")
-    return Grid(sides, wraps)
+        if wrap and n == 1:
+            raise ValueError(f"the periodic axis {axis} has one site, which would be coupled to itself")
+    return Grid(sides, wraps, bool(triangular))
+
+
+def _is_bipartite(grid: Grid) -> bool:
+    even = all(n % 2 == 0 for n, wrap in zip(grid.shape, grid.periodic, strict=True) if wrap)
+    return even and not grid.triangular
 
 
 def _parity(grid: Grid) -> np.ndarray:
@@ -114,7 +129,7 @@ def _index_type(grid: Grid) -> Any:
 
 
 def _bonds(grid: Grid) -> tuple[list[Indices], list[Indices]]:
-    """For each axis, last first: the sites with a bond in that direction, and the sites it leads to."""
+    """For each direction, last axis first: the sites with a bond in it, and the sites it leads to."""
     sites: Indices = np.arange(math.prod(grid.shape), dtype=_index_type(grid)).reshape(grid.shape)
     here, there = [], []
     for axis in reversed(range(len(grid.shape))):
@@ -122,31 +137,39 @@ def _bonds(grid: Grid) -> tuple[list[Indices], list[Indices]]:
         kept = tuple(slice(0, last) if a == axis else slice(None) for a in range(len(grid.shape)))
         here.append(sites[kept].ravel())
         there.append(np.roll(sites, -1, axis=axis)[kept].ravel())
+    if grid.triangular:
+        kept = tuple(slice(0, n if wrap else n - 1) for n, wrap in zip(grid.shape, grid.periodic, strict=True))
+        here.append(sites[kept].ravel())
+        there.append(np.roll(sites, (-1, -1), axis=(0, 1))[kept].ravel())
     return here, there
 
 
 def _couplings(grid: Grid, coupling: ArrayLike | Sequence[ArrayLike]) -> list[Array]:
-    """One array of the grid's shape per axis, last axis first."""
+    """One array of the grid's shape per direction: the axes, last first, and the diagonal of a triangular lattice."""
     dimensions = len(grid.shape)
+    ways: list[tuple[int, ...]] = [(axis,) for axis in reversed(range(dimensions))]
+    if grid.triangular:
+        ways.append((0, 1))
     whole_array = plain_array(coupling, "coupling") if not isinstance(coupling, list | tuple) else None
     if whole_array is not None and whole_array.ndim == 0:
-        given: list[Any] = [coupling] * dimensions
+        given: list[Any] = [coupling] * len(ways)
     elif dimensions == 1 and plain_array(coupling, "coupling").ndim == 1 and len(coupling) != 1:  # type: ignore[arg-type]
         given = [coupling]
-    elif whole_array is not None and whole_array.shape != (dimensions, *grid.shape):
-        raise ValueError(f"coupling has shape {whole_array.shape}; it must be one number or one array per axis")
+    elif whole_array is not None and whole_array.shape != (len(ways), *grid.shape):
+        raise ValueError(f"coupling has shape {whole_array.shape}; it must be one number or one array per direction")
     else:
         given = list(coupling)  # type: ignore[arg-type]
-    if len(given) != dimensions:
+    if len(given) != len(ways):
         raise ValueError(
-            f"coupling has {len(given)} parts; it must be one number or one array for each of {dimensions} axes"
+            f"coupling has {len(given)} parts; it must be one number or one array for each of {len(ways)} directions"
         )
     arrays = []
-    for axis, x in zip(reversed(range(dimensions)), given, strict=True):
-        array = real_array(x, f"coupling along axis {axis}", None)
-        short = tuple(n - 1 if a == axis else n for a, n in enumerate(grid.shape))
-        if array.shape == short and not grid.periodic[axis]:
-            # the entries that would wrap around may be left out where they are not used
-            array = np.pad(array, [(0, int(a == axis)) for a in range(dimensions)])
-        arrays.append(spread(array, grid.shape, f"coupling along axis {axis}"))
+    for axes, x in zip(ways, given, strict=True):
+        name = f"coupling along axis {axes[0]}" if len(axes) == 1 else "coupling along the diagonal"
+        array = real_array(x, name, None)
+        # the entries that would wrap around may be left out where they are not used
+        missing = [int(a in axes and not grid.periodic[a]) for a in range(dimensions)]
+        if array.shape == tuple(n - m for n, m in zip(grid.shape, missing, strict=True)):
+            array = np.pad(array, [(0, m) for m in missing])
+        arrays.append(spread(array, grid.shape, name))
     return arrays

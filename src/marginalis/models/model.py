@@ -53,6 +53,7 @@ class Grid:
 
     shape: tuple[int, ...]
     periodic: tuple[bool, ...]
+    triangular: bool = False  # with diagonals from (r, c) to (r + 1, c + 1)
 
 
 @dataclass(frozen=True)

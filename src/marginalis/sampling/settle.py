@@ -110,8 +110,7 @@ def _rounding_of_parameters(form: SignedForm) -> float:
     """
     if form.visible[0] == form.hidden[0] == 0.0:
         return 0.0
-    w, lateral = (x.data if sp.issparse(x) else x for x in (form.weights, form.lateral))
-    half = np.zeros(0) if lateral is None else 0.5 * np.asarray(lateral)
-    lost = [x - x.astype(np.float32) for x in (w, half, form.visible_bias, form.hidden_bias)]
+    couplings = [np.asarray(w.data if sp.issparse(w) else w) for w in (form.weights, form.lateral) if w is not None]
+    lost = [x - x.astype(np.float32) for x in (*couplings, form.visible_bias, form.hidden_bias)]
     alike = sum(abs(float(x.sum())) for x in lost)
     return 2.0 * alike + 3.0 * math.sqrt(sum(float(np.square(x).sum()) for x in lost))
