@@ -11,14 +11,15 @@ import math
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import numpy as np
-from scipy.special import log_expit, ndtri
+import scipy.sparse as sp
+from scipy.special import ndtri
 
 from ..checks import Array, real_number, whole
 from ..exact.sampling import sample_visible
-from ..models.data import visible_rows
+from ..models.data import check_rows, split_rows, visible_table
 from ..models.model import as_model
 from ..parallel.progress import ticker
 from ..parallel.threads import cores
@@ -28,6 +29,7 @@ from ..sampling.plan import Plan
 from ..sampling.recorder import Recorder
 from . import confidence
 from .adaptive import ready_plan
+from .bennett import Bennett, bennett, markov_bound
 from .confidence import log_mean_exp
 from .estimate import Estimate, doubts_about_digits, run_plan
 from .record import Answer, Record, decimals, finite
@@ -241,18 +243,24 @@ def _samples(plan: Plan, samples: Any) -> tuple[Array | None, str]:
 def _given(plan: Plan, samples: Any) -> Array:
     """Return the states of the sampled side in given samples; a hidden side that is not given is drawn from P(h|v)."""
     pair = isinstance(samples, tuple) and len(samples) == 2 and all(np.ndim(side) == 2 for side in samples)
-    visible = visible_rows(plan.model, samples[0] if pair else samples, "samples")
+    model, natural = plan.model, plan.model.natural
+    table = visible_table(model, samples[0] if pair else samples, "samples")
+    rows = np.asarray(table.toarray() if sp.issparse(table) else table, dtype=np.float64)
+    visible, hidden = split_rows(model, rows, argument="samples")
     if pair:
-        hidden = visible_rows(plan.model.transposed(), samples[1], "hidden samples")
+        hidden = real_array(samples[1], "hidden samples", 2)
         if len(hidden) != len(visible):
             raise ValueError(f"there are {len(visible)} visible samples and {len(hidden)} hidden ones")
-        return hidden if plan.method == "mais-h" else visible
+        if hidden.shape[1] != len(model.hidden_bias):
+            raise ValueError(f"hidden samples has {hidden.shape[1]} columns; the model has {len(model.hidden_bias)}")
+        check_rows(model.hidden_units, hidden, argument="hidden samples")
     if plan.method != "mais-h":
         return visible
-    natural = plan.model.natural
+    if hidden is not None:
+        return hidden
     fields = natural.hidden_bias + visible @ natural.weights
     chains = np.arange(len(visible), dtype=np.uint64)
-    u = uniforms(stream(plan.seed, REVERSE), chains, 0, TARGET, plan.model.n_hidden)
+    u = uniforms(stream(plan.seed, REVERSE), chains, 0, TARGET, model.n_hidden)
     return natural.hidden_units.draw(fields, u)
 
 
@@ -262,55 +270,3 @@ def _resampled(log_weights: Array, states: Array, seed: int) -> Array:
     u = uniforms(stream(seed, REVERSE), np.zeros(1, dtype=np.uint64), 0, TARGET, 1)[0, 0]
     places = (np.arange(len(states)) + u) / len(states) * shares[-1]
     return states[np.minimum(np.searchsorted(shares, places), len(states) - 1)]
-
-
-def markov_bound(log_weights: Array, risk: float) -> float:
-    """Lower bound of ln E[W], W ≥ 0, that is too high with probability at most `risk`.
-
-    The chains are split in m = ⌊√N⌋ groups with means W̄_g. By Markov's inequality W̄_g exceeds E[W]/a with
-    probability at most a, and as the groups are independent all of them do with probability at most a^m: so
-    min_g ln W̄_g + (ln risk)/m, which is nearer than the m = 1 of one plain application.
-    """
-    groups = math.isqrt(len(log_weights))
-    means = [log_mean_exp(group) for group in np.array_split(log_weights, groups)]
-    return min(means) + math.log(risk) / groups
-
-
-class Bennett(NamedTuple):
-    """A difference of free energies with its error."""
-
-    difference: float
-    stderr: float
-    overlap: float  # (Σf)²/Σf² of the acceptance probabilities f, in the direction where it is smaller
-
-
-def bennett(forward: Array, reverse: Array) -> Bennett:
-    """Difference of free energies from the works of both directions, by Bennett's acceptance ratio.
-
-    The root Δ of Σ_F f(M + w_F − Δ) = Σ_R f(−M + w_R + Δ) with f(x) = 1/(1 + eˣ) and M = ln(n_F/n_R), and the
-    variance of eq. 10a in Bennett, J. Comput. Phys. 22, 245 (1976).
-    """
-    from scipy.optimize import brentq  # imported here: it takes a while to load
-
-    m = math.log(len(forward) / len(reverse))
-
-    def log_f(delta: float) -> tuple[Array, Array]:
-        return log_expit(delta - m - forward), log_expit(m - delta - reverse)
-
-    def excess(delta: float) -> float:
-        f, r = log_f(delta)
-        return log_mean_exp(f) + m - log_mean_exp(r)
-
-    ends = -log_mean_exp(-forward), log_mean_exp(-reverse)
-    low, high, reach = min(ends), max(ends), 1.0
-    while excess(low) > 0.0 or excess(high) < 0.0:
-        low, high, reach = low - reach, high + reach, 2.0 * reach
-    delta = float(brentq(excess, low, high, xtol=1e-12, maxiter=2000)) if low < high else low
-    # Σf²/(Σf)² of each direction
-    inverse = [
-        math.exp(log_mean_exp(2.0 * log_values) - 2.0 * log_mean_exp(log_values)) / len(log_values)
-        for log_values in log_f(delta)
-    ]
-    variance = sum(inverse) - 1.0 / len(forward) - 1.0 / len(reverse)
-    alone = min(len(forward), len(reverse)) == 1  # which says nothing of the spread
-    return Bennett(delta, math.inf if alone else math.sqrt(max(variance, 0.0)), 1.0 / max(inverse))

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from ..checks import real_number
 from ..exact import ExactLogZ, exact_log_z
-from ..models.data import check_rows, visible_table
+from ..models.data import split_rows, visible_table
 from ..models.model import MRF, as_model
 from ..models.units import Array, Gaussian
 from ..sampling.plan import model_digest
@@ -183,17 +183,29 @@ def _log_terms(model: MRF, data: Any) -> Array:
         for first in range(0, len(terms), rows):
             chunk = table[first : first + rows]
             v = np.ascontiguousarray(chunk.toarray() if sp.issparse(chunk) else chunk, dtype=np.float64)
-            check_rows(model, v, first)
-            sums = exponent.offset + v @ exponent.visible_bias
-            if isinstance(exponent.visible_units, Gaussian):
-                sums -= 0.5 * (v * v) @ exponent.visible_units.gamma
-            if len(exponent.hidden_bias):  # a graph without edges may leave this side empty
-                sums += exponent.hidden_units.log_normaliser(exponent.hidden_bias + v @ exponent.weights)
-            terms[first : first + rows] = sums
+            terms[first : first + rows] = _log_terms_of(model, *split_rows(model, v, first))
     if not np.isfinite(terms).all():
         raise ValueError("data or the parameters of rbm are too large for floating point")
     terms.flags.writeable = False
     return terms
+
+
+def _log_terms_of(model: MRF, v: Array, h: Array | None) -> Array:
+    """Return −E of rows of all variables, or its logarithmic sum over the hidden ones where they are not given."""
+    exponent = model.natural
+    sums = exponent.offset + v @ exponent.visible_bias
+    if exponent.lateral is not None:
+        sums += 0.5 * (v * (v @ exponent.lateral)).sum(axis=1)
+    if isinstance(exponent.visible_units, Gaussian):
+        sums -= 0.5 * (v * v) @ exponent.visible_units.gamma
+    if not len(exponent.hidden_bias):  # a graph without edges may leave this side empty
+        return sums
+    fields = exponent.hidden_bias + v @ exponent.weights
+    if h is None:
+        return sums + exponent.hidden_units.log_normaliser(fields)
+    if isinstance(exponent.hidden_units, Gaussian):
+        sums -= 0.5 * (h * h) @ exponent.hidden_units.gamma
+    return sums + (h * fields).sum(axis=1)
 
 
 def _least_log_z(terms: Array) -> float:

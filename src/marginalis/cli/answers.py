@@ -15,7 +15,7 @@ from ..answers.estimating import estimate as run_estimate
 from ..answers.likelihood import log_likelihood
 from ..exact import METHODS as EXACT_METHODS
 from ..exact import ModelTooLarge, cheapest, duration, exact_log_z
-from ..formats import files
+from ..formats import files, tables
 from ..formats import npz as io
 from ..models.model import MRF
 from ..sampling.plan import make_plan
@@ -82,7 +82,7 @@ def bound(
 
     _check_outputs([model, samples, options["schedule"], options["base"]], figure=plot)
     loaded = io.load(model)
-    rows = None if samples is None else io.load_data(samples)
+    rows = None if samples is None else tables.load_data(samples)
     chosen = read_files(options, loaded)
     result = run_bound(loaded, rows, confidence=confidence, equilibration=equilibration, **chosen)
     _print(result, as_json)
@@ -194,7 +194,7 @@ def likelihood(
     """Compute the mean log-likelihood of data, with the doubt about ln Z."""
     _check_outputs([model, data], out)
     loaded = io.load(model)
-    rows = io.load_data(data)
+    rows = tables.load_data(data)
     result = log_likelihood(loaded, rows, log_z, **(read_files(options, loaded) if log_z is None else {}))
     _print(result, as_json)
     if out is not None:

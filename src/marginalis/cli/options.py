@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
-from ..formats import npz
+from ..formats import tables
 from ..models.model import MRF
 from ..sampling.base import BASES, data_base
 from ..sampling.options import DEFAULTS, RunOptions, notes
@@ -73,7 +73,7 @@ def read_files(options: dict[str, Any], model: MRF) -> dict[str, Any]:
 def _base(text: str, model: MRF) -> Any:
     if not Path(text).suffix:
         raise ValueError(f"base is {text!r}; it must be one of {', '.join(BASES)} or a data file")
-    return data_base(model, npz.load_data(text))
+    return data_base(model, tables.load_data(text))
 
 
 def _labels(text: str, model: MRF) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Data and samples: rows of visible features, validated."""
+"""Data and samples: rows of visible features, or of all features in the caller's order, validated."""
 
 from __future__ import annotations
 
@@ -9,15 +9,26 @@ import scipy.sparse as sp
 
 from ..checks import one_line, plain_array, sparse_matrix
 from .model import MRF, Layers
-from .units import Array, Categorical, Gaussian, TwoState
+from .units import Array, Categorical, Gaussian, TwoState, Units
 
 
 def visible_rows(model: MRF, data: Any, argument: str = "data") -> Array:
-    """Return the data as one dense array, a row per sample, every entry of which its unit can have."""
+    """Return the visible side of the data as one dense array, a row per sample, every entry one its unit can have."""
     table = visible_table(model, data, argument)
     rows = np.asarray(table.toarray() if sp.issparse(table) else table, dtype=np.float64)
-    check_rows(model, rows, argument=argument)
-    return rows
+    return split_rows(model, rows, argument=argument)[0]
+
+
+def split_rows(model: MRF, rows: Array, first: int = 0, argument: str = "data") -> tuple[Array, Array | None]:
+    """Return the visible side of some rows, and the hidden one if they have it, checked."""
+    if rows.shape[1] == len(model.visible_bias):
+        check_rows(model.visible_units, rows, first, argument)
+        return rows, None
+    v, h = model.by_side(rows, argument)
+    for units, side in ((model.visible_units, v), (model.hidden_units, h)):
+        if side.shape[1]:
+            check_rows(units, side, first, argument)
+    return v, h
 
 
 def visible_table(model: MRF, data: Any, argument: str = "data") -> Any:
@@ -32,10 +43,10 @@ def visible_table(model: MRF, data: Any, argument: str = "data") -> Any:
     if 0 in table.shape:
         raise ValueError(f"{argument} is empty")
     wanted = len(model.visible_bias)
-    if table.shape[1] != wanted:
+    if table.shape[1] not in (wanted, model.n_features):
         raise ValueError(
             f"{argument} has {table.shape[1]} columns; the model has {wanted} visible features"
-            f"{_what_columns_are(model)}"
+            f"{_what_columns_are(model)}, and {model.n_features} in all"
         )
     return sparse_matrix(table, argument) if sp.issparse(table) else table
 
@@ -51,9 +62,8 @@ def _what_columns_are(model: MRF) -> str:
     return ""
 
 
-def check_rows(model: MRF, rows: Array, first: int = 0, argument: str = "data") -> None:
+def check_rows(units: Units, rows: Array, first: int = 0, argument: str = "data") -> None:
     """Raise a ValueError that names the first entry that no unit can have; rows are numbered from `first`."""
-    units = model.visible_units
     if isinstance(units, Gaussian):
         allowed, wanted = np.isfinite(rows), "Gaussian units want finite numbers"
     elif isinstance(units, TwoState):

@@ -360,19 +360,33 @@ class MRF:
             return (np.arange(n),)
         return sweep_blocks(self.lateral, self.visible_units.owners(len(self.visible_bias)), n)
 
-    def by_side(self, values: Array, argument: str) -> tuple[Array, Array]:
-        """Split what is given per feature in the caller's order into the visible and the hidden part."""
+    @property
+    def n_features(self) -> int:
+        """Number of features of all variables."""
+        return len(self.visible_bias) + len(self.hidden_bias)
+
+    def callers_features(self) -> tuple[Indices, Indices]:
+        """Places of the visible and of the hidden features among all features in the caller's order."""
         counts = np.zeros(self.n_variables, dtype=np.int64)
-        for side, units, bias in (
-            (self.split.visible, self.visible_units, self.visible_bias),
-            (self.split.hidden, self.hidden_units, self.hidden_bias),
-        ):
-            counts[side] = np.bincount(units.owners(len(bias)), minlength=len(side))
-        if len(values) != counts.sum():
-            raise ValueError(f"{argument} has length {len(values)}; the model needs {counts.sum()}")
-        parts = np.split(values, np.cumsum(counts)[:-1])
-        v, h = ([parts[i] for i in side] for side in (self.split.visible, self.split.hidden))
-        return np.concatenate([np.zeros(0), *v]), np.concatenate([np.zeros(0), *h])
+        sides = (
+            (self.split.visible, self.visible_units.owners(len(self.visible_bias))),
+            (self.split.hidden, self.hidden_units.owners(len(self.hidden_bias))),
+        )
+        for variables, owners in sides:
+            counts[variables] = np.bincount(owners, minlength=len(variables))
+        starts = np.cumsum(counts) - counts
+        v, h = (
+            starts[variables][owners] + np.arange(len(owners)) - np.searchsorted(owners, owners)
+            for variables, owners in sides
+        )
+        return v, h
+
+    def by_side(self, values: Array, argument: str) -> tuple[Array, Array]:
+        """Split what is given per feature in the caller's order, along the last axis, in visible and hidden."""
+        if values.shape[-1] != self.n_features:
+            raise ValueError(f"{argument} has length {values.shape[-1]}; the model needs {self.n_features}")
+        v, h = self.callers_features()
+        return values[..., v], values[..., h]
 
     @cached_property
     def connected_parts(self) -> tuple[Indices, Indices, int]:
