@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import marginalis as mg
-from marginalis.models.model import Split
+from marginalis.models.forms import Split
 from marginalis.models.units import Categorical, Gaussian
 from marginalis.sampling.plan import model_digest
 
