@@ -22,10 +22,10 @@ from .models.graphs import from_tables as from_tables
 from .models.graphs import potts as potts
 from .models.grids import ising_grid as ising_grid
 from .models.grids import potts_grid as potts_grid
+from .models.layered import as_model as as_model
+from .models.layered import dbm as dbm
+from .models.layered import rbm as rbm
 from .models.model import MRF as MRF
-from .models.model import as_model as as_model
-from .models.model import dbm as dbm
-from .models.model import rbm as rbm
 from .sampling.base import data_base as data_base
 
 BipartiteMRF = MRF  # its name when bipartite graphs were all there was

@@ -10,7 +10,8 @@ import numpy as np
 from .checks import whole
 from .models import grids
 from .models.graphs import from_edges
-from .models.model import MRF, dbm, rbm
+from .models.layered import dbm, rbm
+from .models.model import MRF
 from .models.units import Array
 
 

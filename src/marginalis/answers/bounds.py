@@ -17,10 +17,10 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import ndtri
 
-from ..checks import Array, real_number, whole
+from ..checks import Array, real_array, real_number, whole
 from ..exact.sampling import sample_visible
 from ..models.data import check_rows, split_rows, visible_table
-from ..models.model import as_model
+from ..models.layered import as_model
 from ..parallel.progress import ticker
 from ..parallel.threads import cores
 from ..random import REVERSE, TARGET, stream, uniforms

@@ -20,7 +20,8 @@ import scipy.sparse as sp
 from ..checks import real_number
 from ..exact import ExactLogZ, exact_log_z
 from ..models.data import split_rows, visible_table
-from ..models.model import MRF, as_model
+from ..models.layered import as_model
+from ..models.model import MRF
 from ..models.units import Array, Gaussian
 from ..sampling.plan import model_digest
 from .bounds import Bounds

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..checks import real_array, whole
-from ..models.model import as_model
+from ..models.layered import as_model
 from ..models.units import Array, Gaussian
 from ..parallel.progress import ticker
 from ..parallel.threads import cores

@@ -11,7 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..checks import one_of, real_number
-from ..models.model import MRF, Natural, SignedForm, as_model
+from ..models.forms import Natural, SignedForm
+from ..models.layered import as_model
+from ..models.model import MRF
 from ..models.units import SPIN, Gaussian, TwoState
 from ..parallel.progress import ticker
 from ..parallel.threads import Tick, cores, interruptible, jit_is_off

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 
-from ..models.model import MRF, Natural, SignedForm, total
+from ..models.forms import Natural, SignedForm, total
+from ..models.model import MRF
 from ..models.units import Array, Categorical, TwoState, Units
 from ..parallel.threads import Tick, run_jobs
 from .structure import Side

@@ -15,7 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ..models.model import MRF, Natural
+from ..models.forms import Natural
+from ..models.model import MRF
 from ..models.units import Array, Gaussian
 from ..random import TARGET, uniforms
 from . import ENTRIES_PER_SECOND, FEATURES_PER_SECOND, SOON, log2_seconds

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..models.model import MRF, Grid, Indices, Layers, Natural, SignedForm
+from ..models.forms import Grid, Indices, Layers, Natural, SignedForm
+from ..models.model import MRF
 from ..models.units import Array, Categorical, TwoState
 from .ordering import elimination_order
 

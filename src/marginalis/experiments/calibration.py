@@ -19,7 +19,8 @@ from ..engines import drive
 from ..exact import exact_log_z
 from ..examples import ising_grid, potts_grid, random_dbm, rbm_gaussian, rbm_hopfield
 from ..formats import files
-from ..models.model import MRF, rbm
+from ..models.layered import rbm
+from ..models.model import MRF
 from ..parallel.progress import ticker
 from ..parallel.threads import Tick, cores, run_jobs
 from ..sampling.plan import make_plan

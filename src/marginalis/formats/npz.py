@@ -12,7 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..checks import csr_fits, reading, shown
-from ..models.model import MRF, Grid, Layers, Split
+from ..models.forms import Grid, Layers, Split
+from ..models.model import MRF
 from ..models.units import Gaussian, parse_units
 from .archive import Header, read_arrays
 from .files import write_whole

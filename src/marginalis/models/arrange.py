@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from ..checks import Array, shown
-from .model import MRF, Grid, Indices, Layers, Split
+from .forms import Grid, Indices, Layers, Split
+from .model import MRF
 from .units import Categorical, Gaussian, TwoState, Units
 
 _DENSE = 0.25  # part of all pairs beyond which the visible variables are drawn one by one, and stored as a matrix

@@ -8,7 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..checks import one_line, plain_array, sparse_matrix
-from .model import MRF, Layers
+from .forms import Layers
+from .model import MRF
 from .units import Array, Categorical, Gaussian, TwoState, Units
 
 

@@ -22,7 +22,8 @@ from ..checks import (
     whole,
 )
 from .arrange import arrange
-from .model import MRF, Indices
+from .forms import Indices
+from .model import MRF
 from .units import BINARY, SPIN, Array, Categorical, Units, parse_units
 
 
@@ -41,7 +42,8 @@ def from_edges(
 
     E = −(Σ_i field_i x_i + Σ_edges coupling_e x_i x_j)/T. `edges` has shape (m, 2) and numbers the
     variables from 0; `n` is their number if some of the last have no edge. A Gaussian variable adds −½γx² with its
-    `precision` γ, 1 by default; the model must stay normalisable. An edge that is given twice is two bonds, which add up.
+    `precision` γ, 1 by default; the model must stay normalisable. An edge that is given twice is two bonds, which add
+    up.
     """
     pairs, n = _edges(edges, n)
     j = spread(coupling, (len(pairs),), "coupling")
@@ -226,7 +228,7 @@ def from_tables(
         raise ValueError(f"unary[{int(sizes.argmin())}] has one state; a variable needs at least 2")
     if not isinstance(pair, Mapping) or not all(isinstance(key, tuple) and len(key) == 2 for key in pair):
         raise ValueError("pair must map pairs (i, j) of variables to tables")
-    pairs, n = _edges(list(pair), len(phi))
+    pairs, _ = _edges(list(pair), len(phi))
     tables = []
     for (a, b), table in zip(pairs, pair.values(), strict=True):
         psi = real_array(table, f"pair[{a}, {b}]", 2)

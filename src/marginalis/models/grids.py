@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike
 
 from ..checks import check_room, plain_array, real_array, shown, whole
 from .arrange import arrange
+from .forms import Grid, Indices, Split
 from .graphs import potts_model, spread
-from .model import MRF, Grid, Indices, Split
+from .model import MRF
 from .units import SPIN, Array
 
 

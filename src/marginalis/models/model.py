@@ -19,48 +19,30 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import eigsh, svds
 
 from ..checks import (
-    LARGEST,
     bias_vector,
     coupling_matrix,
     frozen,
-    precision_vector,
-    real_array,
     real_number,
-    shown,
+)
+from .forms import (
+    Coupling,
+    Grid,
+    Indices,
+    Layers,
+    Natural,
+    SignedForm,
+    Split,
+    highest,
+    is_positive_definite,
+    largest_singular_value,
+    natural_form,
+    signed_form,
+    sweep_blocks,
 )
 from .units import SPIN, Array, Categorical, Gaussian, TwoState, Units, parse_units
-
-Coupling = Any  # a float64 array or a scipy.sparse.csr_array
-Indices = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Which of the caller's variables went to which side: their numbers, in the order of the side."""
-
-    visible: Indices
-    hidden: Indices
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The variables, in the caller's order, are the sites of a rectangular lattice, row-major."""
-
-    shape: tuple[int, ...]
-    periodic: tuple[bool, ...]
-    triangular: bool = False  # with diagonals from (r, c) to (r + 1, c + 1)
-
-
-@dataclass(frozen=True)
-class Layers:
-    """The variables, in the caller's order, are layers of these sizes, each coupled to the next."""
-
-    sizes: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +108,7 @@ class MRF:
         set_(self, "split", Split(*map(frozen, sides)))
         set_(self, "lateral", self._checked_lateral())
         set_(self, "labels", self._checked_labels())
-        set_(self, "natural", self._natural())
+        set_(self, "natural", natural_form(self))
         self._check_normalisable()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -192,52 +174,16 @@ class MRF:
             raise ValueError(f"label {twice!r} is given twice")
         return labels
 
-    def _natural(self) -> Natural:
-        t = self.temperature
-
-        def over(x: Any) -> Any:
-            with np.errstate(over="ignore"):
-                scaled = x if t == 1.0 else x / t
-            if not np.isfinite(scaled.data if sp.issparse(scaled) else scaled).all():
-                raise ValueError(f"temperature is {t!r}: the parameters divided by it overflow")
-            return frozen(scaled) if np.ndim(scaled) or sp.issparse(scaled) else scaled
-
-        with np.errstate(over="ignore"):
-            units = self.visible_units.at_temperature(t), self.hidden_units.at_temperature(t)
-        for side in units:
-            if isinstance(side, Gaussian) and not (np.isfinite(side.gamma).all() and (side.gamma > 0).all()):
-                raise ValueError(f"temperature is {t!r}: the precisions divided by it overflow or vanish")
-        w, b, c, offset = (over(x) for x in (self.weights, self.visible_bias, self.hidden_bias, self.offset))
-        lateral = None if self.lateral is None else over(self.lateral)
-        with np.errstate(over="ignore"):
-            size = abs(w)
-            among = 0.0 if lateral is None else np.asarray(abs(lateral).sum(axis=1)).ravel()
-            if not float(size.sum()) + float(np.sum(among)) < LARGEST:
-                raise ValueError("weights are so large that their sums overflow")
-            for bias, axis, side, other in ((b, 1, units[0], units[1]), (c, 0, units[1], units[0])):
-                reach = abs(bias)
-                if isinstance(side, Gaussian):  # ln Z holds its field squared; discrete variables are at most 1
-                    reach = reach if isinstance(other, Gaussian) else reach + np.asarray(size.sum(axis=axis)).ravel()
-                    reach = np.maximum(reach, reach**2 / side.gamma)
-                if not float(reach.sum()) < LARGEST:
-                    word = "visible" if axis else "hidden"
-                    raise ValueError(
-                        f"{word}_bias is so large that ln Z overflows, with the couplings if it is Gaussian"
-                    )
-        if not abs(offset) < LARGEST:
-            raise ValueError(f"offset is {self.offset!r}: with the temperature {t!r} it is too large")
-        return Natural(w, b, c, *units, offset, lateral)
-
     def _check_normalisable(self) -> None:
         if self.lateral is not None:
-            if isinstance(self.visible_units, Gaussian) and not _is_positive_definite(*self._gaussian_precision()):
+            if isinstance(self.visible_units, Gaussian) and not is_positive_definite(*self._gaussian_precision()):
                 raise ValueError(
                     "the couplings make this Gaussian model not normalisable: the matrix of precisions less couplings "
                     "must be positive definite"
                 )
             return
         if isinstance(self.visible_units, Gaussian) and isinstance(self.hidden_units, Gaussian):
-            size = _largest_singular_value(self.weights, self.visible_units.gamma, self.hidden_units.gamma)
+            size = largest_singular_value(self.weights, self.visible_units.gamma, self.hidden_units.gamma)
             if not size < 1.0:
                 raise ValueError(
                     "weights make this Gaussian model not normalisable: the largest singular value of "
@@ -410,30 +356,7 @@ class MRF:
     @cached_property
     def signed_form(self) -> SignedForm:
         """The equivalent model in which every two-state unit is a ±1 spin; other kinds stay as they are."""
-        (v_offset, v_scale), (h_offset, h_scale) = (
-            (units.offset, units.scale) if isinstance(units, TwoState) else (0.0, 1.0)
-            for units in (self.visible_units, self.hidden_units)
-        )
-        w, b, c = self.natural.weights, self.natural.visible_bias, self.natural.hidden_bias
-        scale = v_scale * h_scale
-        lateral, inside = self.natural.lateral, np.zeros(len(b))
-        with np.errstate(over="ignore", invalid="ignore"):  # then its size is not finite, and nobody takes it
-            rows = np.asarray(w.sum(axis=1)).ravel() if h_offset else np.zeros(len(b))
-            columns = np.asarray(w.sum(axis=0)).ravel() if v_offset else np.zeros(len(c))
-            constant = v_offset * total(b) + h_offset * total(c) + v_offset * total(h_offset * rows)
-            if lateral is not None and v_offset:
-                among = np.asarray(lateral.sum(axis=1)).ravel()
-                inside = v_offset * among
-                constant += 0.5 * v_offset**2 * total(among)
-            return SignedForm(
-                weights=w if scale == 1.0 else w * scale,
-                visible_bias=v_scale * (b + h_offset * rows + inside),
-                hidden_bias=h_scale * (c + v_offset * columns),
-                constant=constant,
-                lateral=lateral if lateral is None or v_scale == 1.0 else lateral * v_scale**2,
-                visible=(v_offset, v_scale),
-                hidden=(h_offset, h_scale),
-            )
+        return signed_form(self.natural)
 
     @cached_property
     def highest(self) -> float:
@@ -441,207 +364,4 @@ class MRF:
 
         It is never negative. Binary units that exclude each other have a low one, however large the penalty.
         """
-        v, h = self.visible_units, self.hidden_units
-        if isinstance(v, Gaussian) or isinstance(h, Gaussian):
-            return math.inf
-        signed = [isinstance(side, TwoState) and side.offset == 0.0 for side in (v, h)]
-        w, lateral = self.natural.weights, self.natural.lateral
-        terms = (
-            (self.natural.visible_bias, signed[0]),
-            (self.natural.hidden_bias, signed[1]),
-            (w.data if sp.issparse(w) else w, any(signed)),
-            (0.5 * (np.zeros(0) if lateral is None else lateral.data if sp.issparse(lateral) else lateral), signed[0]),
-        )
-        with np.errstate(over="ignore"):
-            return float(sum((np.abs(x) if both else np.maximum(x, 0.0)).sum() for x, both in terms))
-
-
-def total(values: Array) -> float:
-    """Return the sum without rounding on the way, infinite where that overflows."""
-    try:
-        return math.fsum(values)
-    except OverflowError:
-        return math.inf
-
-
-@dataclass(frozen=True)
-class Natural:
-    """Parameters of the exponent itself: everything divided by the temperature."""
-
-    weights: Coupling
-    visible_bias: Array
-    hidden_bias: Array
-    visible_units: Units
-    hidden_units: Units
-    offset: float
-    lateral: Coupling | None = None
-
-
-@dataclass(frozen=True)
-class SignedForm:
-    """Natural parameters in ±1 spins; −E of the original model, offset aside, is theirs plus `constant`.
-
-    A visible unit is visible[0] + visible[1]·spin, and likewise a hidden one.
-    """
-
-    weights: Coupling
-    visible_bias: Array
-    hidden_bias: Array
-    constant: float
-    lateral: Coupling | None = None
-    visible: tuple[float, float] = (0.0, 1.0)
-    hidden: tuple[float, float] = (0.0, 1.0)
-
-    @cached_property
-    def size(self) -> float:
-        """The sizes of all terms added up: what is computed from them is good to about 2^-52 of it."""
-        w = self.weights.data if sp.issparse(self.weights) else self.weights
-        lateral = np.zeros(0) if self.lateral is None else self.lateral
-        half = 0.5 * np.asarray(lateral.data if sp.issparse(lateral) else lateral)
-        with np.errstate(over="ignore", invalid="ignore"):
-            terms = [np.abs(x).sum() for x in (w, half, self.visible_bias, self.hidden_bias, self.constant)]
-        return float(sum(terms))
-
-    def transposed(self) -> SignedForm:
-        """Exchange the sides of a bipartite model."""
-        return SignedForm(
-            self.weights.T, self.hidden_bias, self.visible_bias, self.constant, None, self.hidden, self.visible
-        )
-
-
-def rbm(
-    weights: ArrayLike | Any,
-    visible_bias: ArrayLike,
-    hidden_bias: ArrayLike,
-    *,
-    units: str | Sequence[str] = "spin",
-    temperature: float = 1.0,
-    visible_precision: ArrayLike | None = None,
-    hidden_precision: ArrayLike | None = None,
-) -> MRF:
-    """Restricted Boltzmann machine with weights of shape |V| × |H|.
-
-    `units` is one word or a pair (visible, hidden): ``"spin"`` (−1, +1), ``"binary"`` (0, 1),
-    ``"categorical:q"`` (one-hot: q rows or columns of the weights, and q biases, per variable) or
-    ``"gaussian"`` with precision γ (1 by default).
-    """
-    pair = (units, units) if isinstance(units, str) else tuple(units) if isinstance(units, list | tuple) else ()
-    if len(pair) != 2:
-        raise ValueError(f"units is {shown(units)}; it must be one word or a pair (visible, hidden)")
-    b, c = real_array(visible_bias, "visible_bias", 1), real_array(hidden_bias, "hidden_bias", 1)
-    return MRF(
-        weights,
-        b,
-        c,
-        parse_units(pair[0], len(b), precision_vector(visible_precision, len(b), "visible_precision"), "visible units"),
-        parse_units(pair[1], len(c), precision_vector(hidden_precision, len(c), "hidden_precision"), "hidden units"),
-        temperature,
-    )
-
-
-def as_model(value: Any, argument: str = "model") -> MRF:
-    """Return `value` as a model, or raise a ValueError that names the argument.
-
-    `value` is a model already; a fitted scikit-learn ``BernoulliRBM``, or anything else with its
-    ``components_`` (|H| × |V|), ``intercept_visible_`` and ``intercept_hidden_``; or a tuple (weights of shape
-    |V| × |H|, visible_bias, hidden_bias). The latter two have 0/1 units.
-    """
-    if isinstance(value, MRF):
-        return value
-    fitted = ("components_", "intercept_visible_", "intercept_hidden_")
-    if all(hasattr(value, name) for name in fitted):
-        components, b, c = (real_array(getattr(value, name), f"{argument}.{name}", None) for name in fitted)
-        return rbm(components.T, b, c, units="binary")
-    if isinstance(value, tuple) and len(value) == 3:
-        return rbm(*value, units="binary")
-    raise ValueError(
-        f"{argument} is a {type(value).__name__}; it must be a MRF (see rbm, load), a fitted BernoulliRBM "
-        "or a tuple (weights, visible_bias, hidden_bias)"
-    )
-
-
-def dbm(
-    weights: Sequence[ArrayLike],
-    biases: Sequence[ArrayLike],
-    *,
-    units: str = "binary",
-    temperature: float = 1.0,
-) -> MRF:
-    """Deep Boltzmann machine: layers x_0, x_1, … of spins or binaries, W_l between x_l and x_{l+1}.
-
-    E = −(Σ_l b_l·x_l + Σ_l x_lᵀ W_l x_{l+1})/T. Its even layers are one side of a bipartite graph, its odd
-    layers the other.
-    """
-    if not all(isinstance(x, list | tuple) for x in (weights, biases)):
-        raise ValueError("weights and biases must be lists: one matrix between layers, one vector per layer")
-    if len(weights) < 1 or len(biases) != len(weights) + 1:
-        raise ValueError(f"weights has {len(weights)} layers of weights and biases {len(biases)}: need one more bias")
-    b = [real_array(x, f"biases[{i}]", 1) for i, x in enumerate(biases)]
-    w: list[Array] = []
-    for i, given in enumerate(weights):
-        x: Any = given if sp.issparse(given) else real_array(given, f"weights[{i}]", 2)
-        if x.shape != (len(b[i]), len(b[i + 1])):
-            raise ValueError(f"weights[{i}] has shape {x.shape}; the biases want {(len(b[i]), len(b[i + 1]))}")
-        w.append(coupling_matrix(x, f"weights[{i}]").toarray() if sp.issparse(x) else x)
-    if not isinstance(units, str) or units not in ("spin", "binary"):
-        raise ValueError(f"units is {shown(units)}; a DBM has spin or binary units")
-    even, odd = range(0, len(b), 2), range(1, len(b), 2)
-    blocks = [
-        [w[i] if j == i + 1 else w[j].T if j == i - 1 else None for j in odd]  # coupled layers differ by one
-        for i in even
-    ]
-    ends = np.cumsum([len(x) for x in b])
-    numbers = [np.arange(end - len(x), end) for x, end in zip(b, ends, strict=True)]
-    kind = parse_units(units, 0)
-    return MRF(
-        w[0]
-        if len(w) == 1
-        else sp.csr_array(sp.block_array(blocks))
-        if len(odd) > 1
-        else np.concatenate([r[0] for r in blocks]),
-        np.concatenate([b[i] for i in even]),
-        np.concatenate([b[i] for i in odd]),
-        kind,
-        kind,
-        temperature,
-        split=Split(np.concatenate([numbers[i] for i in even]), np.concatenate([numbers[i] for i in odd])),
-        layout=Layers(tuple(len(x) for x in b)),
-    )
-
-
-def sweep_blocks(lateral: Coupling, owners: Indices, n: int) -> tuple[Indices, ...]:
-    """Cut the visible variables 0 … n−1 into consecutive blocks without couplings inside, each as long as can be."""
-    rows, columns = sp.coo_array(lateral).coords
-    i, j = owners[rows], owners[columns]
-    last = np.full(n, -1, dtype=np.int64)  # the last one before each variable that it is coupled to
-    np.maximum.at(last, j[i < j], i[i < j])
-    starts = [0]
-    for at in range(n):
-        if last[at] >= starts[-1]:
-            starts.append(at)
-    return tuple(np.split(np.arange(n), starts[1:]))
-
-
-def _is_positive_definite(gamma: Array, couplings: Any) -> bool:
-    """Whether diag(γ) less the couplings is positive definite, by the lowest eigenvalue of it over √(γ_i γ_j)."""
-    scaled = sp.csr_array(couplings) * (gamma**-0.5)[:, None] * gamma**-0.5
-    if scaled.shape[0] <= 2000:
-        top = float(np.linalg.eigvalsh(scaled.toarray())[-1])
-    else:
-        top = float(eigsh(scaled, k=1, which="LA", return_eigenvectors=False, v0=np.ones(scaled.shape[0]))[0])
-    return top < 1.0
-
-
-def _largest_singular_value(weights: Coupling, gamma_v: Array, gamma_h: Array) -> float:
-    """Return the norm of w_ij/√(γ_i γ_j): a Gaussian model is positive definite exactly below 1."""
-    if 0 in weights.shape:
-        return 0.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        scaled = sp.csr_array(weights) * (gamma_v**-0.5)[:, None] * gamma_h**-0.5
-    largest = float(np.abs(scaled.data).max(initial=0.0))
-    if not 0.0 < largest < 1.0:  # no entry exceeds the norm
-        return largest if largest == 0.0 else max(largest, 1.0) if largest == largest else math.inf
-    if min(scaled.shape) <= 500:
-        small = scaled if scaled.shape[0] <= scaled.shape[1] else scaled.T
-        return math.sqrt(max(0.0, float(np.linalg.eigvalsh((small @ small.T).toarray())[-1])))
-    return float(svds(sp.csr_array(scaled), k=1, return_singular_vectors=False, v0=np.ones(min(scaled.shape)))[0])
+        return highest(self.natural)

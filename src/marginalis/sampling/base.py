@@ -14,7 +14,9 @@ from numpy.typing import ArrayLike
 from ..checks import real_array, real_number, shown
 from ..models.arrange import rearrange
 from ..models.data import visible_rows
-from ..models.model import MRF, Indices, as_model, sweep_blocks
+from ..models.forms import Indices, sweep_blocks
+from ..models.layered import as_model
+from ..models.model import MRF
 from ..models.units import Array, Categorical, Gaussian, TwoState, Units
 
 

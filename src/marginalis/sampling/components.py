@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..models.model import MRF, Indices
+from ..models.forms import Indices
+from ..models.model import MRF
 from ..models.units import Categorical, Gaussian, Units
 from .base import Base
 

@@ -11,7 +11,8 @@ import scipy.sparse as sp
 
 from ..checks import Array, one_of, whole
 from ..models.arrange import rearrange
-from ..models.model import MRF, as_model
+from ..models.layered import as_model
+from ..models.model import MRF
 from ..random import REVERSE, stream
 from .base import Base, make_base
 from .components import Remainder, sum_small_parts, whole_model

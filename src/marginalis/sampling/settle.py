@@ -9,7 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..checks import Array
-from ..models.model import MRF, SignedForm
+from ..models.forms import SignedForm
+from ..models.model import MRF
 from ..parallel.threads import jit_is_off
 from .base import Base
 

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...checks import Array
-from ...models.model import total
+from ...models.forms import total
 from ...models.units import Categorical, Gaussian, Units
 from ...random import HIDDEN, VISIBLE
 from ...sampling.loop import less

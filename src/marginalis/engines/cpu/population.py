@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ...checks import Array
-from ...models.model import total
+from ...models.forms import total
 from ...random import HIDDEN, VISIBLE
 from ...sampling.plan import Plan
 from ...sampling.settle import signed_base
