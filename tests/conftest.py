@@ -24,6 +24,7 @@ from scipy.special import logsumexp
 import marginalis as mg
 from marginalis import cli
 from marginalis.answers.record import Record
+from marginalis.engines import drive
 from marginalis.models.units import Categorical
 
 settings.register_profile("seeded", derandomize=True)  # a test that passes once passes always
@@ -86,6 +87,20 @@ def states(units, features: int) -> np.ndarray:
         return np.array([np.concatenate(rows) for rows in itertools.product(*blocks)])
     values = {"spin": (-1.0, 1.0), "binary": (0.0, 1.0)}[units.name]
     return np.array(list(itertools.product(values, repeat=features)))
+
+
+def brute_log_z(energy, *values):
+    """ln Σ exp(−energy(x)) over all states."""
+    return np.logaddexp.reduce([-energy(np.array(x)) for x in itertools.product(*values)])
+
+
+def energy_of(model, x):
+    """Energy of a state of two-state units given in the caller's order, from the model's own parameters."""
+    v, h = x[model.split.visible], x[model.split.hidden]
+    total = v @ model.visible_bias + h @ model.hidden_bias + v @ (model.weights @ h) + model.offset
+    if model.lateral is not None:
+        total += 0.5 * v @ (model.lateral @ v)
+    return -total / model.temperature
 
 
 @dataclass
@@ -246,6 +261,15 @@ def command(*args, cwd=None, encoding="utf-8") -> subprocess.CompletedProcess:
         stream.flush()
         texts.append(stream.buffer.getvalue().decode())
     return subprocess.CompletedProcess(words, code, *texts)
+
+
+def quiet(fraction):
+    """Hears how far a run is, and says nothing."""
+
+
+def log_weights(plan, engine, threads=1):
+    """ln W of every chain of a plan, run by this engine."""
+    return drive.run(plan.settled(engine), threads, quiet)
 
 
 def z_score(sample, expected) -> float:

@@ -5,11 +5,10 @@ import itertools
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import PathSums, exact_moments, moments_model, random_rbm, z_score
+from conftest import PathSums, exact_moments, log_weights, moments_model, random_rbm, z_score
 from scipy import stats
 
 import marginalis as mg
-from marginalis import engines
 from marginalis.sampling.loop import Path
 from marginalis.sampling.moves import metropolis
 from marginalis.sampling.plan import make_plan
@@ -53,11 +52,11 @@ def test_theorems_hold_for_metropolis():
 def test_leaves_the_target_invariant(units):
     model = random_rbm(np.random.default_rng(9), 3, 4, units=units, scale=0.9)
     plan = make_plan(model, method="mais-v", steps=5, chains=30_000, seed=7, transition="metropolis", sweeps=2)
-    path = Path(plan, slice(0, plan.chains))
+    path = Path(plan, range(plan.chains))
     sums = PathSums(model, plan.betas)
     p = np.exp(sums.marginal(3) - np.logaddexp.reduce(sums.marginal(3)))
     v = sums.v_states[np.random.default_rng(0).choice(len(p), size=plan.chains, p=p)]
-    moved = metropolis(path, 3, path.gap(v))
+    moved = metropolis(path, 3, v, path.fields(v))
     counts = (moved[:, None] == sums.v_states).all(axis=2).sum(axis=0)
     assert stats.chisquare(counts, p * plan.chains).pvalue > 1e-5
 
@@ -83,7 +82,7 @@ def test_draw_for_draw(name, method):
     for base in ("uniform", "biases"):
         options = dict(method=method, base=base, steps=12, chains=40, seed=5, transition="metropolis", sweeps=2)
         plan = make_plan(models()[name], precision="double", **options)
-        slow, fast = (engines.run(plan, engine, 1, lambda fraction: None) for engine in ("numpy", "numba"))
+        slow, fast = (log_weights(plan, engine) for engine in ("numpy", "numba"))
         np.testing.assert_allclose(fast, slow, rtol=1e-12, atol=1e-10)
 
 
