@@ -11,7 +11,8 @@ from ..random import KEY_STEPS, MASK, MULTIPLIERS
 from .functions import exp2_nonpositive
 from .vector import minus_absolute, splat
 
-INLINE = {"nogil": True, "error_model": "numpy", "forceinline": True}
+CALLED = {"nogil": True, "error_model": "numpy"}
+INLINE = {**CALLED, "forceinline": True}
 TILE = 4  # units per Philox call
 FLUSH = 16  # tiles per logarithm: a product of 64 factors in [1, 2] stays in float32 range
 _M0, _M1 = (np.uint64(m) for m in MULTIPLIERS)

@@ -82,3 +82,11 @@ def band_pair(coupling, state, at, tile, start_a, start_b):
         a3, b3 = fma(w3, x, a3), fma(w3, y, b3)
         p += TILE
     return (a0, a1, a2, a3), (b0, b1, b2, b3)
+
+
+@njit(**INLINE)
+def fields_or(coupling, x, at, tile, start):
+    """Fields of a tile, which are those of the start where there is no coupling."""
+    if coupling is None:
+        return start
+    return fields(coupling, x, at, tile, start)
