@@ -13,7 +13,7 @@ import numpy as np
 from ..checks import Array
 from ..engines import drive
 from ..parallel.threads import Tick
-from ..sampling.base import held_variables
+from ..sampling.held import held_variables
 from ..sampling.plan import Plan
 from ..sampling.recorder import Recorder
 from ..sampling.settle import rounding_of

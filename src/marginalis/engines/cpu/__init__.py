@@ -6,6 +6,7 @@ import logging
 import threading
 from functools import cache, partial
 
+from ...parallel.threads import interruptible
 from ...sampling.plan import Plan
 from .. import Begun
 from .graph_population import GraphPopulation
@@ -14,13 +15,16 @@ from .population import Population, chains_together, prepare
 
 logger = logging.getLogger("marginalis")
 
+_HUGE = 1 << 23  # entries of a matrix
+
 
 def begin(plan: Plan) -> Begun:
     """Lay out a plan, and compile what it needs or fetch that from the cache on disk."""
     model, base, _ = plan.oriented()
     pairs = model.spin_form is not None and model.is_bipartite and not base.is_coupled
     kind, lay_out = (Population, prepare) if pairs else (GraphPopulation, prepare_graph)
-    prepared = lay_out(plan)
+    # laying out a huge matrix takes seconds
+    prepared = interruptible(lay_out, plan) if model.weights.size > _HUGE else lay_out(plan)
     notice = threading.Timer(0.8, _announce)
     notice.start()
     try:
