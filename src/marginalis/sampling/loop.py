@@ -57,7 +57,7 @@ class Path:
     def __init__(self, plan: Plan, chains: range) -> None:
         model, base, swap = plan.oriented()
         self.betas, self.seed = plan.betas, plan.seed
-        self.chains = np.arange(chains.start, chains.stop, dtype=np.uint64) + np.uint64(plan.first_chain)
+        self.chains = never_one(np.arange(chains.start, chains.stop, dtype=np.uint64) + np.uint64(plan.first_chain))
         self.move, self.sweeps = KERNELS[plan.transition], plan.sweeps
         end = model.natural
         self.n_visible, self.n_hidden = model.n_visible, model.n_hidden
@@ -134,8 +134,6 @@ class Path:
     def product(self, x: Array, weights: Any) -> Array:
         """Return x @ weights, row by row the same bits for any choice of chains."""
         if sp.issparse(weights):
-            if len(x) == 1:  # NumPy adds up a single row of a sparse product in another order: take it twice
-                return (np.repeat(x, 2, axis=0) @ weights)[:1]
             return x @ weights
         lead = int(self.chains[0]) % _ROWS
         rows = np.zeros((lead + len(x) + -(lead + len(x)) % _ROWS, x.shape[1]))
@@ -150,6 +148,11 @@ class Path:
     def uniforms(self, step: int, side: int, units: int) -> Array:
         """Uniforms of all chains at an address."""
         return uniforms(self.seed, self.chains, step, side, units)
+
+
+def never_one(rows: Any) -> Any:
+    """Return the rows, or twice the only one: NumPy adds up a single row of a sparse product in another order."""
+    return np.repeat(rows, 2, axis=0) if len(rows) == 1 else rows
 
 
 def _t(w: Any) -> Any:
@@ -196,24 +199,29 @@ class Population:
     def __init__(self, plan: Plan, chains: range) -> None:
         self.path = Path(plan, chains)
         self.take_step = ais if plan.method == "ais" else mais
-        self.step = 0
-        self.v = self.path.start() if plan.start is None else plan.start[chains.start : chains.stop]
-        self.log_weights = np.zeros(len(chains))
+        self.step, self.size = 0, len(chains)
+        self.v = self.path.start() if plan.start is None else never_one(plan.start[chains.start : chains.stop])
+        self._log_weights = np.zeros(len(self.v))
 
     def advance(self, to_step: int) -> None:
         """Take steps until `to_step` of them have been taken in all."""
         for k in range(self.step + 1, to_step + 1):
             log_w, self.v = self.take_step(self.path, k, self.v)
-            self.log_weights += log_w
+            self._log_weights += log_w
         self.step = to_step
+
+    @property
+    def log_weights(self) -> Array:
+        """ln W of every chain up to this step."""
+        return self._log_weights[: self.size]
 
     def states(self) -> Array:
         """Return the states of the sampled side, [chain, feature]."""
-        return self.v
+        return self.v[: self.size]
 
     def choose(self, ancestors: NDArray[np.int64]) -> None:
         """Go on from the states of these chains, one for each; log-weights stay where they are."""
-        self.v = self.v[ancestors]
+        self.v = never_one(self.v[ancestors])
 
 
 def chains_together(plan: Plan) -> int:

@@ -70,7 +70,7 @@ def _anneal(
     together = 1 if flips is None else 2  # blocks carried side by side
     for first in range(0, v.shape[0], together):
         for block in range(first, first + together):
-            if fresh:
+            if fresh == 1:
                 chain = lane_numbers() + uint64(first_chain + block * LANES)
                 for unit in range(v.shape[1]):
                     store(v, (block * v.shape[1] + unit) * LANES, _under(base_v, betas[0], zero, unit))
