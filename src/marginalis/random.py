@@ -23,6 +23,8 @@ MASK = 0xFFFFFFFF
 # joint state, so that its v-path is the very path that mAIS-V takes with the same seed.
 VISIBLE, HIDDEN, JOINT = 0, 1, 2
 TARGET = 3  # exact draws from the target distribution itself, whichever sides they go through
+RESAMPLE = 4  # of a population, whose number is that of its first chain
+MIXTURE = 5  # the component of a mixture that a path starts from
 METROPOLIS = 16  # proposals of the first sweep; the next sweep takes the next number
 
 # Purposes of other streams than a run's own (see `stream`)

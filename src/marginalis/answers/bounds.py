@@ -37,6 +37,7 @@ from .record import Answer, Record, decimals, finite
 DISAGREEMENT = 2.5  # of the two directions, in widths of their intervals, that is worth a warning
 MIN_CHAINS = 10
 _ROUNDING = 1e-5  # relative, of log-weights
+_NOT_HERE = ("resample", "populations")  # Bennett compares single chains with their reverse
 MIN_OVERLAP = 20.0  # effective chains below which Bennett's error is no error bar
 
 
@@ -175,7 +176,7 @@ class Bounds(Answer):
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
 
 
-@takes_options()
+@takes_options(leave_out=_NOT_HERE)
 def bound(
     model: Any,
     samples: Any = None,
@@ -203,7 +204,7 @@ def bound(
     level = real_number(confidence, "confidence")
     if not 0.0 < level < 1.0:
         raise ValueError(f"confidence is {confidence!r}; it must lie between 0 and 1")
-    chosen = filled_in(options)
+    chosen = filled_in(options, leave_out=_NOT_HERE)
     threads = cores(chosen["threads"])
     begin = time.perf_counter()
     with ticker(chosen["progress"], "forward and reverse") as tick:

@@ -26,6 +26,7 @@ class Record:
     precision: str
     runs: tuple[tuple[int, int, int], ...]  # (seed, first chain, number of chains)
     seconds: float
+    populations: int = 0  # that the chains were resampled in; 0 without resampling
     version: str = __version__  # of the package
 
     @classmethod
@@ -43,12 +44,19 @@ class Record:
             precision=plan.precision,
             runs=((plan.seed, plan.first_chain, plan.chains),),
             seconds=seconds,
+            populations=plan.populations,
         )
 
     def joined(self, other: Record) -> Record:
         """Return the record of two runs of one plan."""
         engine = self.engine if self.engine == other.engine else f"{self.engine}+{other.engine}"
-        return replace(self, runs=self.runs + other.runs, engine=engine, seconds=self.seconds + other.seconds)
+        return replace(
+            self,
+            runs=self.runs + other.runs,
+            engine=engine,
+            seconds=self.seconds + other.seconds,
+            populations=self.populations + other.populations,
+        )
 
     @property
     def chains(self) -> int:
@@ -62,13 +70,25 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain data."""
-        names = ("method", "steps", "schedule", "base", "chains", "transition", "seed", "engine", "precision")
+        names = (
+            "method",
+            "steps",
+            "schedule",
+            "base",
+            "chains",
+            "transition",
+            "seed",
+            "engine",
+            "precision",
+            "populations",
+        )
         return {name: getattr(self, name) for name in (*names, "seconds", "version", "model")}
 
     def __str__(self) -> str:
         """Transition, steps and base, as far as they are not the paper's."""
         steps = f"{self.steps} steps" if self.schedule == "linear" else f"{self.steps} {self.schedule} steps"
-        return f"{self.transition}, {steps}" + ("" if self.base == "uniform" else f", base {self.base}")
+        resampled = f", resampled in {self.populations} populations" if self.populations else ""
+        return f"{self.transition}, {steps}" + ("" if self.base == "uniform" else f", base {self.base}") + resampled
 
 
 class Answer:
@@ -120,6 +140,11 @@ class Answer:
     def chains(self) -> int:
         """Number of chains, N."""
         return self.record.chains
+
+    @property
+    def populations(self) -> int:
+        """Number of populations that the chains were resampled in; 0 without resampling."""
+        return self.record.populations
 
     @property
     def seconds(self) -> float:

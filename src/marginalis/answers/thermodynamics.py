@@ -32,6 +32,7 @@ from .record import Answer, Record, decimals, finite
 
 _FINE = 1e-9  # rounding below this is nobody's concern,
 _COARSE = 1e-3  # and above this a reason for a warning
+_NOT_HERE = ("first_chain", "resample", "populations")  # errors here are those of independent chains
 QUANTITIES = ("log_z", "energy", "entropy", "heat_capacity")
 
 
@@ -86,7 +87,7 @@ class Thermodynamics(Answer):
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
 
 
-@takes_options(leave_out=("base", "first_chain"))
+@takes_options(leave_out=("base", *_NOT_HERE))
 def thermodynamics(
     model: Any,
     betas: ArrayLike,
@@ -109,7 +110,7 @@ def thermodynamics(
         raise ValueError("thermodynamics serves discrete units only: a Gaussian side has no state at β = 0")
     if "base" in options:
         raise ValueError("thermodynamics starts from the uniform base, which is β = 0; leave base out")
-    chosen = filled_in(options, leave_out=("first_chain",))
+    chosen = filled_in(options, leave_out=_NOT_HERE)
     begin = time.perf_counter()
     largest = float(wanted.max()) or 1.0
     places, back = np.unique(wanted / largest, return_inverse=True)

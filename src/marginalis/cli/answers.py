@@ -63,7 +63,7 @@ def estimate(
 
 
 @app.command()
-@takes_flags()
+@takes_flags(leave_out=("resample", "populations"))
 def bound(
     model: ModelPath,
     options: dict[str, Any],
@@ -93,7 +93,7 @@ def bound(
 
 
 @app.command()
-@takes_flags(leave_out=("base", "first_chain"))
+@takes_flags(leave_out=("base", "first_chain", "resample", "populations"))
 def thermodynamics(
     model: ModelPath,
     betas: Annotated[str, typer.Option(help="Inverse temperatures: a list, as in 0.2,0.4, or from:to:number.")],

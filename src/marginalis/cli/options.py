@@ -19,6 +19,7 @@ _HELP = {  # where a flag takes something else than the Python argument
     "schedule": f"{', '.join(SCHEDULES)}, or a text file of beta from 0 to 1; adaptive, unless --steps is given.",
     "base": f"{', '.join(BASES)}, or a file of data (.npy, .npz, .csv) for its base rates.",
     "summed": "Labels of the variables to sum out, separated by commas; chosen by default.",
+    "resample": "on, off, or the share of effective chains below which a population is resampled; off by default.",
     "threads": "Threads; all cores by default.",
 }
 
@@ -65,6 +66,8 @@ def read_files(options: dict[str, Any], model: MRF) -> dict[str, Any]:
         read["schedule"] = read_schedule(str(options["schedule"]))
     if options.get("base", "uniform") not in BASES:
         read["base"] = _base(str(options["base"]), model)
+    if options.get("resample") is not None:
+        read["resample"] = _share(str(options["resample"]))
     if options.get("summed") is not None:
         read["summed"] = _labels(str(options["summed"]), model)
     return read
@@ -74,6 +77,15 @@ def _base(text: str, model: MRF) -> Any:
     if not Path(text).suffix:
         raise ValueError(f"base is {text!r}; it must be one of {', '.join(BASES)} or a data file")
     return data_base(model, tables.load_data(text))
+
+
+def _share(text: str) -> bool | float:
+    if text in ("on", "off"):
+        return text == "on"
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"resample is {text!r}; it must be on, off or a share between 0 and 1") from None
 
 
 def _labels(text: str, model: MRF) -> list[Any]:

@@ -11,6 +11,7 @@ from ..parallel.threads import Tick, run_jobs
 from ..sampling import loop
 from ..sampling.plan import Plan
 from ..sampling.recorder import Recorder
+from ..sampling.resample import Populations
 from . import Begun
 
 
@@ -24,7 +25,7 @@ def begin(plan: Plan) -> Begun:
 
 
 def run(plan: Plan, threads: int, tick: Tick, recorder: Recorder | None = None) -> Array:
-    """Return ln W of every chain of the plan (Z_0 left out).
+    """Return ln W of every chain of the plan, or of every population where it is resampled (Z_0 left out).
 
     `recorder` takes down what it wants on the way; it knows nothing of what the plan sums exactly.
     """
@@ -35,30 +36,43 @@ def run_both(plan: Plan, threads: int, tick: Tick, recorder: Recorder | None = N
     """Return the log-weights of the plan's method and, where AIS carries them along, those of mAIS on the same path."""
     shift = plan.remainder.log_ratio
     if plan.remainder.model is None:
-        return np.full(plan.chains, shift), None
+        return np.full(plan.populations or plan.chains, shift), None
     begun = begin(plan)
-    # a recorded run stops often: larger jobs keep the calls long
-    share = -(-plan.chains // (4 * threads if recorder is None else threads))
-    size = max(16, min(begun.together, -(-share // 16) * 16))
-    log_weights = np.empty(plan.chains)
-    marginal = np.empty(plan.chains) if begun.carries_marginal else None
+    # a run that is looked at on the way stops often: larger jobs keep the calls long
+    share = -(-plan.chains // (4 * threads if recorder is None and not plan.populations else threads))
+    whole = plan.population_size if plan.populations else 16
+    size = max(1, min(begun.together, share) // whole) * whole
+    log_weights = np.empty(plan.populations or plan.chains)
+    marginal = np.empty(plan.chains) if begun.carries_marginal and not plan.populations else None
 
     def job(first: int) -> Iterator[int]:
         """Carry some chains to the end; yields the number of chain·steps done at a time."""
         chains = range(first, min(first + size, plan.chains))
         part = slice(chains.start, chains.stop)
         population = begun.population(chains)
+        populations = Populations(plan, chains) if plan.populations else None
         while population.step < plan.steps:
             k = population.step
             stop = min(k + population.stride, plan.steps)
             if recorder is not None:
                 stop = min(stop, recorder.next_step(k, plan.steps))
+            if populations is not None:
+                stop = min(stop, populations.next_look(k))
             population.advance(stop)
             if recorder is not None and stop in recorder:
                 states = None if recorder.measure is None else population.states()
-                recorder.record(stop, part, population.log_weights, states)
+                so_far = population.log_weights
+                recorder.record(stop, part, so_far if populations is None else populations.of_chains(so_far), states)
+            if populations is not None and stop == populations.next_look(stop - 1):
+                ancestors = populations.choose(stop, population.log_weights)
+                if ancestors is not None:
+                    population.choose(ancestors)
             yield (stop - k) * len(chains)
-        log_weights[part] = population.log_weights
+        if populations is None:
+            log_weights[part] = population.log_weights
+        else:
+            of = slice(first // plan.population_size, chains.stop // plan.population_size)
+            log_weights[of] = populations.of_populations(population.log_weights)
         if marginal is not None:
             marginal[part] = population.marginal_log_weights
 

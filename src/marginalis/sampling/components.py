@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..models.forms import Indices
+from ..exact import eliminate, exact_log_z
+from ..exact.parts import features_of, pieces, submodel
 from ..models.model import MRF
 from ..models.units import Categorical, Gaussian, Units
 from .base import Base
@@ -87,46 +88,20 @@ def _log2_states(units: Units, features: int, variables: int) -> Any:
 
 def _log_z_of_small(rest: MRF) -> float:
     """ln Z of a model whose parts are all small: in one elimination if it is discrete, else part by part."""
-    from ..exact import eliminate, exact_log_z
-
     together = eliminate(rest)
     if together is not None:
         return together
-    visible, hidden, count = rest.connected_parts
-    pieces = (submodel(rest, visible == part, hidden == part) for part in range(count))
-    return sum(exact_log_z(piece, threads=1) for piece in pieces)
-
-
-def submodel(model: MRF, visible: Any, hidden: Any) -> MRF:
-    """Return the model of the variables chosen by two masks; the offset stays behind."""
-    i, j = np.flatnonzero(visible), np.flatnonzero(hidden)
-    rows, columns = _features(model, visible, hidden)
-    return MRF(
-        model.weights[rows][:, columns],
-        model.visible_bias[rows],
-        model.hidden_bias[columns],
-        model.visible_units.take(i),
-        model.hidden_units.take(j),
-        model.temperature,
-        lateral=None if model.lateral is None else model.lateral[rows][:, rows],
-    )
-
-
-def _features(model: MRF, visible: Any, hidden: Any) -> tuple[Indices, Indices]:
-    return (
-        np.flatnonzero(visible[model.visible_units.owners(len(model.visible_bias))]),
-        np.flatnonzero(hidden[model.hidden_units.owners(len(model.hidden_bias))]),
-    )
+    return sum(exact_log_z(piece, threads=1) for piece in pieces(rest))
 
 
 def _subbase(model: MRF, base: Base, visible: Any, hidden: Any) -> Base:
-    rows, columns = _features(model, visible, hidden)
+    rows, columns = features_of(model, visible, hidden)
     return Base(base.visible[rows], base.hidden[columns])
 
 
 def _free_log_ratio(model: MRF, base: Base, visible: Any, hidden: Any) -> float:
     """ln(Z/Z_0) of variables without couplings."""
-    rows, columns = _features(model, visible, hidden)
+    rows, columns = features_of(model, visible, hidden)
     natural = model.natural
     total = 0.0
     for units, chosen, at, own, start in (

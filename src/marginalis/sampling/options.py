@@ -57,6 +57,12 @@ class PlanOptions(TypedDict, total=False):
     summed: Annotated[
         Sequence[Any] | None, "labels of the variables to sum out, no two of them coupled; chosen by default"
     ]
+    resample: Annotated[
+        bool | float | None,
+        "let chains of a population that weigh little make room for copies of those that weigh much, whenever the "
+        "effective number falls below half of them (True) or another share; off by default",
+    ]
+    populations: Annotated[int, "independent populations that resampling cuts the chains into"]
     seed: Annotated[int, "seed of the random numbers"]
     first_chain: Annotated[int, "number of the first chain: chains run apart and joined are those of one run"]
     precision: Annotated[
@@ -85,6 +91,8 @@ DEFAULTS: RunOptions = {
     "schedule": None,
     "base": "uniform",
     "summed": None,
+    "resample": None,
+    "populations": 20,
     "seed": 0,
     "first_chain": 0,
     "precision": "single",

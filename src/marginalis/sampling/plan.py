@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 import scipy.sparse as sp
 
-from ..checks import Array, one_of, whole
+from ..checks import Array, one_of, real_number, shown, whole
 from ..models.arrange import rearrange
 from ..models.layered import as_model
 from ..models.model import MRF
@@ -39,12 +39,19 @@ class Plan:
     engine: str
     schedule: str  # names, for the record: "linear", "adaptive" or "given"
     base_name: str  # "given", if it has no other
+    resample: float = 0.0  # share of effective chains in a population below which it is resampled; 0 for never
+    populations: int = 0  # that resampling cuts the chains into; 0 without it
     start: Array | None = None  # states of the sampled side, a row per chain; drawn from P_0 without them
 
     @property
     def steps(self) -> int:
         """Return the number of annealing steps, K."""
         return len(self.betas) - 1
+
+    @property
+    def population_size(self) -> int:
+        """Number of chains in a population."""
+        return self.chains // self.populations
 
     def oriented(self) -> tuple[MRF, Base, bool]:
         """Return what is annealed and its base, turned so that the visible side is sampled; and if turned."""
@@ -88,6 +95,8 @@ class Plan:
     def fingerprint(self) -> str:
         """Hash of all but the chains and the seed: estimates that share it estimate the same thing."""
         words = f"{self.method} {self.transition} {self.sweeps} {self.precision}"
+        if self.populations:
+            words += f" {self.resample} {self.population_size}"
         base = [self.base.visible, self.base.hidden]
         base += [x for w in (self.base.weights, self.base.lateral) if w is not None for x in _stored(w)]
         return f"{model_digest(self.model)} {_digest(words, [self.betas, *base])}"
@@ -153,6 +162,9 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
     if transition == "metropolis" and remainder.model is not None and remainder.model.spin_form is None:
         raise ValueError("transition 'metropolis' serves spin and binary units only")
     chains = whole(DEFAULT_CHAINS if chosen["chains"] is None else chosen["chains"], "chains", 1, 2**32)
+    share, populations = _resampling(chosen["resample"], chosen["populations"])
+    if populations:
+        chains = -(-chains // populations) * populations  # all of one size
     plan = Plan(
         model=model,
         remainder=remainder,
@@ -168,5 +180,18 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
         engine="auto",
         schedule=schedule if isinstance(schedule, str) else "given",
         base_name=chosen["base"] if isinstance(chosen["base"], str) else "given",
+        resample=share,
+        populations=populations,
     )
     return plan.settled(chosen["engine"])
+
+
+def _resampling(resample: Any, populations: int) -> tuple[float, int]:
+    """Return the share of effective chains below which populations are resampled, and their number; 0, 0 for never."""
+    number = whole(populations, "populations", 1, 2**31)
+    if resample is None or resample is False:
+        return 0.0, 0
+    share = 0.5 if resample is True else real_number(resample, "resample")
+    if not 0.0 < share <= 1.0:
+        raise ValueError(f"resample is {shown(resample)}; it must be True, False or a share between 0 and 1")
+    return share, number
