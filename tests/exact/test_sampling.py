@@ -16,7 +16,7 @@ from marginalis.exact.elimination import eliminate_log_z
 from marginalis.exact.ordering import table_entries
 from marginalis.exact.sampling import WAYS, sample_visible
 from marginalis.exact.structure import ordered_factors
-from marginalis.models.model import BipartiteMRF
+from marginalis.models.model import MRF
 from marginalis.models.units import parse_units
 
 DISCRETE = {  # units, and features of the two sides
@@ -313,7 +313,7 @@ def test_the_samples_have_uniforms_of_their_own(monkeypatch):
 def test_empty_sides(n, m, units):
     n, m = (3 * n, 3 * m) if units.startswith("categorical") else (n, m)
     sides = parse_units(units, n), parse_units(units, m)
-    model = BipartiteMRF(sp.csr_array((n, m)), np.zeros(n), np.zeros(m), *sides)
+    model = MRF(sp.csr_array((n, m)), np.zeros(n), np.zeros(m), *sides)
     rows, _ = sample_visible(model, 0, np.arange(4, dtype=np.uint64))
     assert rows.shape == (4, n)
 

@@ -42,15 +42,23 @@ def _powers(x: Array) -> Array:
     return np.maximum(_LOG2_E * x, -1e307)
 
 
-def sum_states(low: Lower, high: Array, linear: Array, in_logs: bool, flush: int) -> tuple[Array, Array]:
-    """Sum over all lower states and the given upper ones, as LANES pairs (S, X) meaning Σ S·2^X."""
+def sum_states(
+    low: Lower, high: Array, linear: Array, cross: Array | None, in_logs: bool, flush: int
+) -> tuple[Array, Array]:
+    """Sum over all lower states and the given upper ones, as LANES pairs (S, X) meaning Σ S·2^X.
+
+    `cross` is the exponent of each upper state with each lower one, or None if they are not coupled.
+    """
     upper, units = high.shape
     values = _powers(high) if in_logs else np.exp(high)
     tiles = np.ascontiguousarray(values.reshape(upper // 4, 4, units).transpose(0, 2, 1))
     exponents = np.floor(_powers(linear))
     mantissas = np.exp2(_powers(linear) - exponents)
     out = aligned((2, LANES), np.float64)
-    _sum(True if in_logs else None, *low, tiles, mantissas, exponents, flush, out)
+    pairs = None if cross is None else aligned(cross.shape, np.float64)
+    if pairs is not None:
+        pairs[:] = _powers(cross)
+    _sum(True if in_logs else None, *low, tiles, mantissas, exponents, pairs, flush, out)
     return out[0], out[1]
 
 
@@ -72,7 +80,7 @@ def _add(total, scale, mantissa, exponent):
 
 
 @kernel(error_model="numpy")
-def _sum(in_logs, factors, low_mantissas, low_exponents, tiles, high_mantissas, high_exponents, flush, out):
+def _sum(in_logs, factors, low_mantissas, low_exponents, tiles, high_mantissas, high_exponents, cross, flush, out):
     units = factors.shape[1]
     zero = splat(0.0)
     total, scale = zero, zero - 1e300
@@ -95,6 +103,12 @@ def _sum(in_logs, factors, low_mantissas, low_exponents, tiles, high_mantissas, 
             m = load(low_mantissas, lane * LANES)
             x = load(low_exponents, lane * LANES)
             q = 4 * tile
+            if cross is not None:
+                at = q * cross.shape[1] + lane * LANES
+                x0 = x0 + load(cross, at)
+                x1 = x1 + load(cross, at + cross.shape[1])
+                x2 = x2 + load(cross, at + 2 * cross.shape[1])
+                x3 = x3 + load(cross, at + 3 * cross.shape[1])
             total, scale = _add(total, scale, p0 * m * high_mantissas[q], x0 + x + high_exponents[q])
             total, scale = _add(total, scale, p1 * m * high_mantissas[q + 1], x1 + x + high_exponents[q + 1])
             total, scale = _add(total, scale, p2 * m * high_mantissas[q + 2], x2 + x + high_exponents[q + 2])

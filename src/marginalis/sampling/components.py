@@ -14,7 +14,8 @@ from ..models.units import Categorical, Gaussian, Units
 from .base import Base
 
 _SMALL_STATES = 12.0  # a part is small if one of its sides has at most 2^12 states,
-_SMALL_TABLES = 14.0  # or if it is nearly a tree: elimination needs tables of at most 2^14 entries
+_SMALL_TABLES = 14.0  # or if it is nearly a tree: elimination needs tables of at most 2^14 entries,
+_SMALL_GAUSSIAN = 2000  # or if it is Gaussian, and what is left of it once one side is integrated out has this size
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,14 @@ def _small_parts(model: MRF) -> Any:
     edges = np.bincount(visible[model.edges[:, 0]], minlength=count)
     edges += np.bincount(visible[model.lateral_edges[:, 0]], minlength=count)
     variables = np.bincount(visible, minlength=count) + np.bincount(hidden, minlength=count)
-    gaussian = isinstance(model.visible_units, Gaussian) and isinstance(model.hidden_units, Gaussian)
-    if gaussian:  # in closed form
-        return np.ones(count, dtype=bool)
+    v, h = (isinstance(side, Gaussian) for side in (model.visible_units, model.hidden_units))
+    if v and h:  # in closed form
+        own = np.bincount(visible, minlength=count)
+        return (own if not model.is_bipartite else np.minimum(own, variables - own)) <= _SMALL_GAUSSIAN
     largest = max(np.max(states, initial=0.0) for states in per_variable)  # of one variable
     # eliminating a part costs tables of at most its number of independent cycles and two variables more
     width = (edges - variables + 3) * largest
-    states = np.minimum(*sides) if model.is_bipartite else sides[0]
+    states = np.minimum(*sides) if model.is_bipartite or v else sides[0]  # Gaussians can be integrated out anyway
     return (states <= _SMALL_STATES) | (width <= _SMALL_TABLES)
 
 
