@@ -151,7 +151,7 @@ def run_plan(plan: Plan, threads: int, tick: Tick, recorder: Recorder | None = N
     if not np.isfinite(log_weights).all():
         raise ValueError("the log-weights are not finite: the parameters are too large for floating point")
     log_weights.flags.writeable = False
-    log_z0 = plan.base.log_z(plan.model)
+    log_z0 = plan.log_z0
     return Estimate(
         log_weights=log_weights,
         log_z0=log_z0,

@@ -115,8 +115,8 @@ def log_likelihood(rbm: Any, data: Any, log_z: Any = None, **estimate_options: A
     Parameters
     ----------
     rbm
-        A model with any kinds of unit; a fitted scikit-learn ``BernoulliRBM``; or a tuple (weights of shape
-        |V| × |H|, visible_bias, hidden_bias), taken as 0/1 units (see `as_model`).
+        A model with any kinds of unit; a fitted scikit-learn ``BernoulliRBM``; or anything else that `as_model`
+        takes.
     data
         One sample per row, one column per visible feature, dense or ``scipy.sparse``; a vector is one sample.
         Values are those of the units: −1 and +1, 0 and 1, one-hot, or any real number.

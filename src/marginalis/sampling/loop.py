@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from ..checks import Array
 from ..models.model import MRF
 from ..models.units import Units
-from ..random import HIDDEN, JOINT, VISIBLE, uniforms
+from ..random import HIDDEN, JOINT, MIXTURE, VISIBLE, uniforms
+from .mixture import pick
 from .moves import KERNELS
 from .plan import Plan
 
@@ -67,6 +69,7 @@ class Path:
         self.weights, self.lateral = less(end.weights, base.weights), less(end.lateral, base.lateral)
         self.visible, self.hidden = end.visible_units, end.hidden_units
         self.sweep = [self._block(model, block) for block in base.sweep(model)]
+        self.mixture = plan.mixture
         self.visible_side, self.hidden_side = (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN)
 
     def _block(self, model: MRF, variables: NDArray[np.int64]) -> Block:
@@ -80,7 +83,10 @@ class Path:
         return Block(variables, at, self.visible.take(variables), w, w0, inside, inside0)
 
     def start(self) -> Array:
-        """Draw v⁽¹⁾ from P_0(v), whose variables are independent."""
+        """Draw v⁽¹⁾ from P_0(v), whose variables are independent, or from a mixture of such distributions."""
+        if self.mixture is not None:
+            choice = self.uniforms(0, MIXTURE, 1)[:, 0]
+            return self.mixture.start(self.visible, choice, self.uniforms(0, self.visible_side, self.n_visible))
         fields = np.broadcast_to(self.b0, (len(self.chains), len(self.b0)))
         return self.visible.draw(fields, self.uniforms(0, self.visible_side, self.n_visible))
 
@@ -104,9 +110,15 @@ class Path:
     def draw_visible(self, k: int, v: Array, h: Array) -> Array:
         """Draw v′ from P_k(v|h), block after block (eq. conditional_dist_V|H: one block on a bipartite graph)."""
         u = self.uniforms(k, self.visible_side, self.n_visible)
+        pull = None
+        if self.mixture is not None:
+            z = pick((1.0 - self.betas[k]) * self.mixture.logits(v), self.uniforms(k, MIXTURE, 1)[:, 0])
+            pull = (1.0 - self.betas[k]) * self.mixture.fields[z]
         v = v.copy()
         for block in self.sweep:
             x = self.visible_fields(k, v, h, block)
+            if pull is not None:
+                x = x + pull[:, block.features]
             v[:, block.features] = block.units.draw(x, u[:, block.variables])
         return v
 
@@ -124,12 +136,21 @@ class Path:
 
     def log_w(self, k: int, v: Array, h: Array, fields: Fields) -> Array:
         """ln w_k(v, h) = −E_k + E_{k−1} (eq. AIS_IW_wk)."""
-        return (self.betas[k] - self.betas[k - 1]) * (self.rise(v) + (fields.slope * h).sum(axis=1))
+        log_w = (self.betas[k] - self.betas[k - 1]) * (self.rise(v) + (fields.slope * h).sum(axis=1))
+        return log_w if self.mixture is None else log_w + self.log_release(k, v)
 
     def log_lambda(self, k: int, v: Array, fields: Fields) -> Array:
         """ln λ_k(v) = −E_V(v, k) + E_V(v, k−1) (eqs. mAIS_IW_lambda_k, bipartite_marginal_energy_V)."""
         now, before = (self.hidden.log_normaliser(fields.under(self.betas[q])) for q in (k, k - 1))
-        return (self.betas[k] - self.betas[k - 1]) * self.rise(v) + now - before
+        log_lambda = (self.betas[k] - self.betas[k - 1]) * self.rise(v) + now - before
+        return log_lambda if self.mixture is None else log_lambda + self.log_release(k, v)
+
+    def log_release(self, k: int, v: Array) -> Array:
+        """What the component of a mixture, summed out, adds to the weight as its pull on v gives way."""
+        assert self.mixture is not None
+        logits = self.mixture.logits(v)
+        now, before = (logsumexp((1.0 - self.betas[q]) * logits, axis=1) for q in (k, k - 1))
+        return now - before
 
     def product(self, x: Array, weights: Any) -> Array:
         """Return x @ weights, row by row the same bits for any choice of chains."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
@@ -16,6 +17,7 @@ from ..models.model import MRF
 from ..random import REVERSE, stream
 from .base import Base, make_base
 from .components import Remainder, sum_small_parts, whole_model
+from .mixture import Mixture
 from .options import DEFAULT_CHAINS, DEFAULT_STEPS, ENGINES, METHODS, PRECISIONS, TRANSITIONS, PlanOptions, filled_in
 from .schedule import betas
 from .settle import settle_engine, settle_precision
@@ -41,6 +43,7 @@ class Plan:
     base_name: str  # "given", if it has no other
     resample: float = 0.0  # share of effective chains in a population below which it is resampled; 0 for never
     populations: int = 0  # that resampling cuts the chains into; 0 without it
+    mixture: Mixture | None = None  # that the sampled side starts from, in the place of the base
     start: Array | None = None  # states of the sampled side, a row per chain; drawn from P_0 without them
 
     @property
@@ -52,6 +55,17 @@ class Plan:
     def population_size(self) -> int:
         """Number of chains in a population."""
         return self.chains // self.populations
+
+    @property
+    def log_z0(self) -> float:
+        """ln Z at the start of the path; a free component of a mixture at its end counts against it."""
+        log_z = self.base.log_z(self.model)
+        if self.mixture is None:
+            return log_z
+        model, base, _ = self.oriented()
+        units = model.natural.visible_units
+        own = float(units.log_normaliser(base.visible[None])[0])
+        return log_z - own + self.mixture.log_z(units) - math.log(self.mixture.components)
 
     def oriented(self) -> tuple[MRF, Base, bool]:
         """Return what is annealed and its base, turned so that the visible side is sampled; and if turned."""
@@ -98,6 +112,8 @@ class Plan:
         if self.populations:
             words += f" {self.resample} {self.population_size}"
         base = [self.base.visible, self.base.hidden]
+        if self.mixture is not None:
+            base += [self.mixture.weights, self.mixture.fields]
         base += [x for w in (self.base.weights, self.base.lateral) if w is not None for x in _stored(w)]
         return f"{model_digest(self.model)} {_digest(words, [self.betas, *base])}"
 

@@ -21,7 +21,7 @@ _HUGE = 1 << 23  # entries of a matrix
 def begin(plan: Plan) -> Begun:
     """Lay out a plan, and compile what it needs or fetch that from the cache on disk."""
     model, base, _ = plan.oriented()
-    pairs = model.spin_form is not None and model.is_bipartite and not base.is_coupled
+    pairs = model.spin_form is not None and model.is_bipartite and not base.is_coupled and plan.mixture is None
     kind, lay_out = (Population, prepare) if pairs else (GraphPopulation, prepare_graph)
     # laying out a huge matrix takes seconds
     prepared = interruptible(lay_out, plan) if model.weights.size > _HUGE else lay_out(plan)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from numba import njit, types, uint64
 from numba.extending import overload
 
+from ...random import MIXTURE
 from ...simd.cache import kernel
 from ...simd.draws import CALLED, INLINE, LOW, WORD
 from ...simd.vector import LANES, lane_numbers, load, store
@@ -21,7 +22,8 @@ from .sweeping import energy, sweep, sweep_pair
 @njit(nogil=True, error_model="numpy")
 def _anneal(
     visible, hidden, up, up0, before, after, into0, inner, inner0, tied, slope_v, slope_h, base_v, base_h,
-    betas, differences, seed, sides, first_chain, x, scratch, rises, log_weights, joint, from_step, to_step, fresh,
+    betas, differences, seed, sides, mixture,
+    first_chain, x, scratch, rises, log_weights, joint, from_step, to_step, fresh,
 ):  # fmt: skip
     steps = len(betas) - 1
     k0, k1 = seed & LOW, seed >> WORD
@@ -48,6 +50,15 @@ def _anneal(
                     hidden, up, up0, slope_h, base_h, betas, k, difference, joint, chain, side_h, k0, k1, x, at,
                     at + len(slope_v) * LANES, scratch, load(log_weights, block * LANES) + rise_v * difference,
                 )  # fmt: skip
+                if mixture is not None:  # its component is one more summed-out variable, without an h of its own
+                    without = weight
+                    weight, _ = sum_out(
+                        mixture.side, mixture.up, mixture.up0, mixture.slope, mixture.base, betas, k, difference, None,
+                        chain, uint64(MIXTURE), k0, k1, x, at, at + (len(slope_v) + len(slope_h)) * LANES, scratch,
+                        weight,
+                    )  # fmt: skip
+                    if joint is not None:
+                        store(joint, block * LANES, load(joint, block * LANES) + (weight - without))
                 store(log_weights, block * LANES, weight)
                 if joint is not None:
                     store(joint, block * LANES, load(joint, block * LANES) + (rise_v + drawn) * difference)
@@ -121,6 +132,6 @@ def anneal_graph(model, first_chain, x, scratch, rises, log_weights, joint, from
     _anneal(
         model.visible, model.hidden, model.up, model.up0, model.before, model.after, model.into0, model.inner,
         model.inner0, model.tied, model.slope_v, model.slope_h, model.base_v, model.base_h, model.betas,
-        model.differences, model.seed, model.sides,
+        model.differences, model.seed, model.sides, model.mixture,
         first_chain, x, scratch, rises, log_weights, joint, from_step, to_step, fresh,
     )  # fmt: skip

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from ...checks import Array
-from ...models.forms import total
+from ...models.forms import SignedForm, total
 from ...models.units import Categorical, Gaussian, Units
 from ...random import HIDDEN, VISIBLE
-from ...sampling.loop import less
+from ...sampling.loop import Path, less
 from ...sampling.plan import Plan
 from ...sampling.settle import signed_base
 from ...simd.draws import TILE
@@ -46,6 +47,17 @@ class Model(NamedTuple):
     differences: Array  # β_k − β_{k−1}
     seed: np.uint64
     sides: tuple[int, int]
+    mixture: Any  # a Component, or None
+
+
+class Component(NamedTuple):
+    """The component of a mixture as a summed-out variable, which the path lets go of."""
+
+    side: Any
+    up: tuple[np.ndarray, ...]
+    up0: tuple[np.ndarray, ...]
+    slope: np.ndarray
+    base: np.ndarray
 
 
 def prepare(plan: Plan) -> Prepared:
@@ -71,10 +83,18 @@ def prepare(plan: Plan) -> Prepared:
     ties = _Ties(lateral, lateral0, len(b0), states)
     below, above_ = ties.split(lateral)
     packed = pack_lists if states and ties.any else pack
+    component, pull = _component(plan, form, dtype)
     before = None if below is None else packed(below, dtype)
-    after = packed(_stacked(above_, weights, len(slope_v)), dtype)
+    into = _stacked(above_, weights, pull and -pull[0], len(slope_v), len(slope_h))
+    after = packed(into, dtype)
     if before is not None and len(before) != len(after):
-        before, after = pack_lists(below, dtype), pack_lists(_stacked(above_, weights, len(slope_v)), dtype)
+        before, after = pack_lists(below, dtype), pack_lists(into, dtype)
+    into0 = None
+    if base.is_coupled or pull:
+        start_weights = sp.csr_array(weights.shape) if weights0 is None else weights0
+        into0 = packed(
+            _stacked(ties.outside(lateral0), start_weights, pull and pull[0], len(slope_v), len(slope_h)), dtype
+        )
     laid_out = Model(
         _side(model.natural.visible_units, len(b0), dtype),
         _side(model.natural.hidden_units, len(c0), dtype),
@@ -82,7 +102,7 @@ def prepare(plan: Plan) -> Prepared:
         None if weights0 is None else pack(weights0, dtype),
         before,
         after,
-        None if not base.is_coupled else packed(_stacked(ties.outside(lateral0), weights0, len(slope_v)), dtype),
+        into0,
         ties.inner(lateral, dtype),
         ties.inner(lateral0, dtype),
         ties.tied,
@@ -94,6 +114,7 @@ def prepare(plan: Plan) -> Prepared:
         np.diff(plan.betas),
         np.uint64(plan.seed),
         (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN),
+        component,
     )
     entries = sum(w.nnz if sp.issparse(w) else w.size for w in (weights, lateral, weights0, lateral0) if w is not None)
     operations = 2 * entries + 60 * (len(b0) + len(c0))
@@ -116,11 +137,29 @@ def _side(units: Units, features: int, dtype: type) -> Any:
     return Spins(features)
 
 
-def _stacked(inside: Any, weights: Any, rows: int) -> Any:
-    """Couplings into the sampled units from the array of all: the sampled ones, padded to `rows`, and the others."""
-    n = weights.shape[0]
-    top = sp.csr_array((rows, n)) if inside is None else sp.vstack([inside, sp.csr_array((rows - n, n))])
-    return sp.csr_array(sp.vstack([top, sp.csr_array(weights.T)]))
+def _stacked(inside: Any, weights: Any, pull: Any, rows: int, others: int) -> Any:
+    """Couplings into the sampled units from the array of all: the sampled ones, the summed-out ones, the component.
+
+    The first two are padded to `rows` and `others`.
+    """
+    n, m = weights.shape
+    parts = [sp.csr_array((rows, n)) if inside is None else sp.vstack([inside, sp.csr_array((rows - n, n))])]
+    parts += [sp.csr_array(weights.T), sp.csr_array((others - m, n))]
+    if pull is not None:
+        parts.append(sp.csr_array(pull))
+    return sp.csr_array(sp.vstack(parts))
+
+
+def _component(plan: Plan, form: SignedForm, dtype: type) -> tuple[Component | None, tuple[Array] | None]:
+    """Return the component of a mixture as a variable, and its fields on the sampled units (in a tuple)."""
+    if plan.mixture is None:
+        return None, None
+    offset, scale = form.visible
+    fields = scale * plan.mixture.fields
+    own = plan.mixture.weights + offset * plan.mixture.fields.sum(axis=1)
+    padded: np.ndarray = np.pad(own, (0, -len(own) % TILE)).astype(dtype)
+    side = States(np.array([0, len(own)], dtype=np.int64))
+    return Component(side, pack(-fields.T, dtype), pack(fields.T, dtype), -padded, padded), (fields,)
 
 
 class _Ties:
@@ -184,13 +223,21 @@ class _Ties:
 class GraphPopulation(Population):
     """Blocks of LANES chains on any graph, all at the same step."""
 
+    def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
+        if plan.mixture is not None and plan.start is None and len(chains):
+            start = np.zeros((plan.chains, prepared.n_visible))
+            start[chains.start : chains.stop] = Path(plan, chains).start()
+            plan = replace(plan, start=start)
+        super().__init__(plan, prepared, chains)
+
     def _allocate(self, blocks: int, joint: bool) -> None:
         model: Any = self.prepared.model
         if model.before is not None and len(model.before) == 4:
             blocks += blocks % 2  # dense graphs are swept two blocks at a time
         n, m = len(model.slope_v), len(model.slope_h)
-        self.x = aligned((blocks, n + m, LANES), self.prepared.dtype)
-        self.scratch = aligned((max(3 * n, 2 * m), LANES), self.prepared.dtype)
+        z = 0 if model.mixture is None else len(model.mixture.slope)
+        self.x = aligned((blocks, n + m + z, LANES), self.prepared.dtype)
+        self.scratch = aligned((max(3 * n, 2 * m, 2 * z), LANES), self.prepared.dtype)
         self.rises, self.weights = aligned((blocks, LANES), np.float64), aligned((blocks, LANES), np.float64)
         self.joint = aligned((blocks, LANES), np.float64) if joint else None
         self.spins_v = self.x[:, :n]
