@@ -87,7 +87,7 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _leave_at_once(number: int, frame: FrameType | None) -> NoReturn:
-    files = sys.modules.get(f"{__package__.rpartition('.')[0]}.files")
+    files = sys.modules.get(f"{__package__.rpartition('.')[0]}.formats.files")
     if files is not None:
         files.remove_unfinished()
     if number == signal.SIGINT and not _said:
