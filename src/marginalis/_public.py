@@ -12,8 +12,10 @@ from .answers.thermodynamics import Thermodynamics as Thermodynamics
 from .answers.thermodynamics import thermodynamics as thermodynamics
 from .exact import ModelTooLarge as ModelTooLarge
 from .exact import exact_log_z as exact_log_z
-from .formats.npz import load as load
-from .formats.npz import save as save
+from .formats.model_files import load as load
+from .formats.model_files import save as save
+from .formats.rbms import load_updates as load_updates
+from .models.factors import FactorModel as FactorModel
 from .models.graphs import from_bqm as from_bqm
 from .models.graphs import from_edges as from_edges
 from .models.graphs import from_graph as from_graph

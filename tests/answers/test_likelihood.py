@@ -8,12 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import PathSums, command, random_rbm, states
+from conftest import PathSums, random_rbm, states
 from sklearn.neural_network import BernoulliRBM
 
 import marginalis as mg
 from marginalis.answers import likelihood
-from marginalis.formats import npz as files
 from marginalis.models.units import Categorical
 
 DISCRETE = ["spin", "binary", "categorical:3", "categorical:2,4"]
@@ -69,7 +68,7 @@ def test_a_fitted_scikit_learn_rbm():
     np.testing.assert_allclose(result.unnormalised, -rbm._free_energy(data), rtol=1e-12)
     every = states(mg.as_model(rbm).visible_units, 9)
     assert result.log_z == pytest.approx(np.logaddexp.reduce(-rbm._free_energy(every)), rel=1e-12)
-    arrays = rbm.components_.T, rbm.intercept_visible_, rbm.intercept_hidden_
+    arrays = rbm.components_.T, rbm.intercept_visible_, rbm.intercept_hidden_, "binary"
     assert np.array_equal(mg.log_likelihood(arrays, data).per_sample, result.per_sample)
     assert np.array_equal(mg.log_likelihood(mg.rbm(*arrays, units="binary"), data).per_sample, result.per_sample)
 
@@ -170,7 +169,7 @@ def test_forms_of_data(rng, monkeypatch, weights):
             np.zeros((4, 2)),
             "data has 2 columns; the model has 6 visible features: 2 variables as one-hot",
         ),
-        ("binary", np.zeros((4, 5)), "data has 5 columns; the model has 6 visible features$"),
+        ("binary", np.zeros((4, 5)), "data has 5 columns; the model has 6 visible features, and 9 in all$"),
         ("binary", np.zeros((2, 3, 6)), "data has 3 dimensions"),
         ("binary", 1.0, "data has 0 dimensions"),
         ("binary", np.zeros((0, 6)), "data is empty"),
@@ -233,7 +232,7 @@ def test_bad_log_z_and_options(rng, monkeypatch):
 
 
 def test_what_is_a_model():
-    model = mg.as_model((np.ones((3, 2)), np.zeros(3), np.zeros(2)))
+    model = mg.as_model((np.ones((3, 2)), np.zeros(3), np.zeros(2), "binary"))
     assert model.visible_units.name == model.hidden_units.name == "binary"
     assert mg.as_model(model) is model
     for bad in (BernoulliRBM(), np.ones((3, 2)), (1, 2), None):
@@ -243,104 +242,6 @@ def test_what_is_a_model():
     broken.intercept_visible_ = np.full(9, np.nan)
     with pytest.raises(ValueError, match=r"rbm\.intercept_visible_ holds NaN"):
         mg.log_likelihood(broken, data)
-
-
-def run(*args):
-    return command("likelihood", *args)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path, rng = tmp_path_factory.mktemp("likelihood"), np.random.default_rng(0)
-    mg.save(random_rbm(rng, 6, 4, units="binary"), path / "rbm.npz")
-    mg.save(random_rbm(rng, 60, 50, units="binary", scale=0.1), path / "large.npz")
-    data = rng.integers(0, 2, (8, 6))
-    np.save(path / "data.npy", data)
-    np.savez(path / "data.npz", data=data)
-    np.savetxt(path / "data.csv", data, delimiter=",", fmt="%d")
-    np.save(path / "wide.npy", rng.integers(0, 2, (8, 60)))
-    np.save(path / "grey.npy", rng.random((8, 6)))
-    return path
-
-
-def test_command(folder):
-    done = run(folder / "rbm.npz", folder / "data.npy", "--json", "--out", folder / "out.npy")
-    assert (done.returncode, done.stderr) == (0, "")
-    answer = json.loads(done.stdout)
-    expected = mg.log_likelihood(mg.load(folder / "rbm.npz"), np.load(folder / "data.npy"))
-    assert {**answer, "seconds": 0} == {**expected.to_dict(), "seconds": 0}
-    assert answer["log_z_source"] == "exact, by enumeration"
-    assert np.array_equal(np.load(folder / "out.npy"), expected.per_sample)
-
-
-def test_command_estimates(folder):
-    done = run(folder / "large.npz", folder / "wide.npy", "--steps", 1, "--chains", 10, "--seed", 2, "--json")
-    answer = json.loads(done.stdout)
-    assert answer["log_z_source"].endswith("1 steps, 10 chains, seed 2")
-    assert done.stderr.count("warning: ") == len(answer["warnings"]) > 0
-    text = run(folder / "large.npz", folder / "wide.npy", "--log-z", 80)
-    assert text.stdout.startswith("mean ln p = -")
-    assert "ln Z = 80.0000   (given)" in text.stdout
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (("grey.npy",), "binarise real values"),
-        (("absent.npy",), "cannot read data file"),
-        (("data.npy", "--log-z", "nan"), "log_z is nan"),
-        (("data.npy", "--out", "data.npy"), "is named twice"),
-    ],
-)
-def test_command_refuses_in_one_line(folder, args, message):
-    args = [folder / arg if arg.endswith(".npy") else arg for arg in args]
-    done = run(folder / "rbm.npz", *args)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-def test_data_files(folder):
-    data = np.load(folder / "data.npy")
-    for name in ("data.npy", "data.npz", "data.csv"):
-        assert np.array_equal(files.load_data(folder / name), data)
-    (folder / "bom.csv").write_bytes(b"\xef\xbb\xbf0,1\r\n1,0\r\n")
-    assert np.array_equal(files.load_data(folder / "bom.csv"), [[0, 1], [1, 0]])
-
-
-def test_bad_data_files(tmp_path, monkeypatch):
-    def refused(name, message):
-        with pytest.raises(ValueError, match=message) as error:
-            files.load_data(tmp_path / name)
-        assert name in str(error.value)
-
-    np.save(tmp_path / "objects.npy", np.array([[object()]]), allow_pickle=True)
-    refused("objects.npy", "pickled objects, which are refused")
-    np.save(tmp_path / "flat.npy", np.ones(3))
-    refused("flat.npy", "1 dimensions; it must have 2")
-    np.save(tmp_path / "words.npy", np.array([["a"]]))
-    refused("words.npy", "must hold real numbers")
-    whole = (tmp_path / "flat.npy").read_bytes()
-    (tmp_path / "cut.npy").write_bytes(whole[:-40])
-    refused("cut.npy", "data file")
-    (tmp_path / "noise.npy").write_bytes(b"noise")
-    refused("noise.npy", "not a valid array")
-    (tmp_path / "noise.npz").write_bytes(b"noise")
-    refused("noise.npz", "not a readable npz archive")
-    np.savez(tmp_path / "other.npz", rows=np.ones((2, 2)))
-    refused("other.npz", "lacks the key 'data'")
-    sp.save_npz(tmp_path / "sparse.npz", sp.csr_matrix(np.eye(3)))
-    refused("sparse.npz", "1 dimensions; it must have 2")
-    (tmp_path / "empty.csv").write_text("")
-    refused("empty.csv", "the table is empty")
-    (tmp_path / "ragged.csv").write_text("1,2\n3\n")
-    refused("ragged.csv", "number of columns changed")
-    (tmp_path / "words.csv").write_text("1,two\n")
-    refused("words.csv", "could not convert")
-    refused("data.txt", "must end in .npy, .npz or .csv")
-    np.save(tmp_path / "large.npy", np.ones((3, 3)))
-    monkeypatch.setattr(files, "MAX_BYTES", 100)
-    refused("large.npy", "the limit is")
 
 
 def test_rows_are_held_against_the_interval(rng):

@@ -124,10 +124,10 @@ def test_bad_arguments(betas, options, message):
 
 def test_other_inputs():
     w, b, c = 0.3 * np.ones((3, 2)), np.zeros(3), np.zeros(2)
-    t = mg.thermodynamics((w, b, c), 0.7, steps=20, chains=200)
-    model = mg.as_model((w, b, c))
+    t = mg.thermodynamics((w, b, c, "binary"), 0.7, steps=20, chains=200)
+    model = mg.as_model((w, b, c, "binary"))
     assert abs(t.log_z[0] - exact(model, 0.7)[0]) < 4.5 * t.log_z_error[0]
-    assert mg.exact_log_z((w, b, c)) == mg.exact_log_z(model)
+    assert mg.exact_log_z((w, b, c, "binary")) == mg.exact_log_z(model)
     with pytest.raises(ValueError, match="no option 'tolerance'"):
         mg.thermodynamics(model, [1.0], tolerance=0.1)
 

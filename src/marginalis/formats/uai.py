@@ -135,7 +135,9 @@ def uai_text(model: FactorModel) -> str:
         scopes, tables = [(0,)], [np.zeros(model.cards[0])]
     tops = [float(table.max()) for table in tables]
     share = (model.offset + math.fsum(tops)) / len(tables)
-    if any((table[np.isfinite(table)] - top + share < -_HIGHEST).any() for table, top in zip(tables, tops, strict=True)):
+    if any(
+        (table[np.isfinite(table)] - top + share < -_HIGHEST).any() for table, top in zip(tables, tops, strict=True)
+    ):
         raise ValueError("the weights are too far apart to be written as such, which UAI files ask for")
     if abs(share) > _HIGHEST:
         raise ValueError("the weights are too large or too small to be written as such, which UAI files ask for")

@@ -203,7 +203,7 @@ class FactorModel:
         reason = self.why_not_annealed()
         if reason is not None:
             raise ValueError(reason)
-        labels = None if isinstance(self.labels, range) else self.labels
+        labels = None if self.labels == range(len(self.cards)) else self.labels
         unary = [np.zeros(card) for card in self.cards]
         pairs: list[tuple[tuple[int, ...], Array]] = []
         constants = [self.offset]
@@ -290,6 +290,4 @@ def _pair_tables(block: Any, one: _Side, two: _Side) -> dict[tuple[int, int], Ar
         if (a, b) not in blocks:
             blocks[a, b] = np.zeros((states[a].shape[1], others[b].shape[1]))
         blocks[a, b][r - own[a].start, c - other[b].start] = value
-    return {
-        (int(one[2][a]), int(two[2][b])): states[a] @ table @ others[b].T for (a, b), table in blocks.items()
-    }
+    return {(int(one[2][a]), int(two[2][b])): states[a] @ table @ others[b].T for (a, b), table in blocks.items()}

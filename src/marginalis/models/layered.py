@@ -10,8 +10,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from ..checks import Array, coupling_matrix, precision_vector, real_array, shown
+from .factors import FactorModel
 from .forms import Layers, Split
+from .graphs import from_bqm, from_graph
 from .model import MRF
+from .states import from_state, is_state
 from .units import parse_units
 
 
@@ -48,21 +51,44 @@ def rbm(
 def as_model(value: Any, argument: str = "model") -> MRF:
     """Return `value` as a model, or raise a ValueError that names the argument.
 
-    `value` is a model already; a fitted scikit-learn ``BernoulliRBM``, or anything else with its
-    ``components_`` (|H| × |V|), ``intercept_visible_`` and ``intercept_hidden_``; or a tuple (weights of shape
-    |V| × |H|, visible_bias, hidden_bias). The latter two have 0/1 units.
+    `value` is a model already, or one of
+
+    - a tuple (weights of shape |V| × |H|, visible_bias, hidden_bias, units), as `rbm` takes them;
+    - a fitted scikit-learn ``BernoulliRBM`` (0/1 units), or a ``Pipeline`` that ends in one;
+    - a dimod binary quadratic model (see `from_bqm`), a networkx graph (see `from_graph`);
+    - a torch module or its ``state_dict`` (see `states.from_state`);
+    - a `FactorModel` of pairs.
     """
     if isinstance(value, MRF):
         return value
+    if isinstance(value, FactorModel):
+        return value.as_mrf()
     fitted = ("components_", "intercept_visible_", "intercept_hidden_")
+    steps = getattr(value, "steps", None)
+    if isinstance(steps, list) and steps and isinstance(steps[-1], tuple):
+        last = steps[-1][-1]
+        if not all(hasattr(last, name) for name in fitted):
+            raise ValueError(f"{argument} is a pipeline that does not end in a fitted BernoulliRBM")
+        return as_model(last, argument)
     if all(hasattr(value, name) for name in fitted):
         components, b, c = (real_array(getattr(value, name), f"{argument}.{name}", None) for name in fitted)
         return rbm(components.T, b, c, units="binary")
+    if isinstance(value, tuple) and len(value) == 4 and isinstance(value[3], str | tuple):
+        return rbm(*value[:3], units=value[3])
     if isinstance(value, tuple) and len(value) == 3:
-        return rbm(*value, units="binary")
+        raise ValueError(
+            f"{argument} is a tuple that does not say its units: give (weights, visible_bias, hidden_bias, 'binary') "
+            "for 0/1, 'spin' for -1/+1, or use rbm(..., units=...)"
+        )
+    if hasattr(value, "vartype") and hasattr(value, "quadratic"):
+        return from_bqm(value)
+    if all(hasattr(value, name) for name in ("nodes", "edges", "is_directed")):
+        return from_graph(value)
+    if is_state(value):
+        return from_state(value, argument)
     raise ValueError(
-        f"{argument} is a {type(value).__name__}; it must be a MRF (see rbm, load), a fitted BernoulliRBM "
-        "or a tuple (weights, visible_bias, hidden_bias)"
+        f"{argument} is a {type(value).__name__}; it must be a MRF (see rbm, load), a tuple (weights, visible_bias, "
+        "hidden_bias, units), a fitted BernoulliRBM, a quadratic model of dimod, a networkx graph or a torch state"
     )
 
 
