@@ -70,7 +70,7 @@ def test_a_fitted_scikit_learn_rbm():
     assert result.log_z == pytest.approx(np.logaddexp.reduce(-rbm._free_energy(every)), rel=1e-12)
     arrays = rbm.components_.T, rbm.intercept_visible_, rbm.intercept_hidden_, "binary"
     assert np.array_equal(mg.log_likelihood(arrays, data).per_sample, result.per_sample)
-    assert np.array_equal(mg.log_likelihood(mg.rbm(*arrays, units="binary"), data).per_sample, result.per_sample)
+    assert np.array_equal(mg.log_likelihood(mg.rbm(*arrays[:3], units="binary"), data).per_sample, result.per_sample)
 
 
 def test_interval_is_that_of_log_z(rng):
