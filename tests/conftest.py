@@ -272,6 +272,14 @@ def log_weights(plan, engine, threads=1):
     return drive.run(plan.settled(engine), threads, quiet)
 
 
+@pytest.fixture
+def plans(monkeypatch):
+    """All plans that are run, as they are run."""
+    found, run = [], drive.run_both
+    monkeypatch.setattr(drive, "run_both", lambda plan, *rest: found.append(plan) or run(plan, *rest))
+    return found
+
+
 def z_score(sample, expected) -> float:
     """Deviation of a sample mean from `expected`, in standard errors."""
     return float((np.mean(sample) - expected) / (np.std(sample, ddof=1) / math.sqrt(len(sample))))

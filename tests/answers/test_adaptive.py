@@ -1,14 +1,13 @@
 """Schedules from pilots, bases from the model or from data, and ln Z along the way."""
 
 import math
-import sys
 
 import numpy as np
 import pytest
 from conftest import exact_moments, moments_model, random_rbm, z_score
 
 import marginalis as mg
-from marginalis import engines
+from marginalis.answers import estimating
 from marginalis.answers.adaptive import equal_lengths, ready_plan
 from marginalis.examples import rbm_gaussian, rbm_hopfield
 from marginalis.random import PILOT, stream
@@ -232,16 +231,14 @@ def test_curve_of_parts_and_offset():
 
 
 def test_record_is_thinned_to_its_room(monkeypatch):
-    monkeypatch.setattr(sys.modules["marginalis.answers.estimate"], "_RECORD_BYTES", 8 * 100 * 7)
+    monkeypatch.setattr(estimating, "_RECORD_BYTES", 8 * 100 * 7)
     r = mg.estimate(rbm_gaussian(4, 5), steps=50, chains=100, record=True)
     assert len(r.curve.betas) == 7
     assert r.curve.betas[-1] == 1.0
     assert make_plan(rbm_gaussian(4, 5)).steps == 1000
 
 
-def test_pilots_are_no_chains_of_the_run(monkeypatch):
-    plans, run = [], engines.run
-    monkeypatch.setattr(engines, "run", lambda plan, *rest: plans.append(plan) or run(plan, *rest))
+def test_pilots_are_no_chains_of_the_run(plans):
     r = mg.estimate(rbm_hopfield(6, 9, temperature=0.25), steps=60, chains=50, schedule="adaptive", seed=3)
     own = stream(3, PILOT)
     assert own != 3

@@ -85,7 +85,7 @@ def test_join():
         first.join(make_estimate([2.0], fingerprint="xyz"))
     with pytest.raises(ValueError, match="both hold chains 1 to 1 of seed 0"):
         first.join(make_estimate([2.0], runs=((0, 1, 5),)))
-    assert first.join(make_estimate([2.0], runs=((1, 0, 1),))).runs == ((0, 0, 2), (1, 0, 1))
+    assert first.join(make_estimate([2.0], runs=((1, 0, 1),))).record.runs == ((0, 0, 2), (1, 0, 1))
     with pytest.raises(ValueError, match="cannot join"):
         first.join(3)
 

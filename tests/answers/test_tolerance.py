@@ -9,10 +9,10 @@ import pytest
 from conftest import moments_model, z_score
 
 import marginalis as mg
-from marginalis import engines
 from marginalis.answers import confidence, tolerance
 from marginalis.examples import rbm_gaussian, rbm_hopfield
 from marginalis.random import PILOT, stream
+from marginalis.sampling import settle
 
 
 def half_width(r):
@@ -118,14 +118,6 @@ def test_bad_arguments(options, message):
         mg.estimate(rbm_gaussian(4, 5), **options)
 
 
-@pytest.fixture
-def plans(monkeypatch):
-    """All plans that are run."""
-    found, run = [], engines.run
-    monkeypatch.setattr(engines, "run", lambda plan, *rest: found.append(plan) or run(plan, *rest))
-    return found
-
-
 def test_pilots_are_no_chains_of_the_answer(plans):
     model = rbm_hopfield(10, 20, temperature=1 / 8, seed=1)
     r = mg.estimate(model, tolerance=0.05, seed=4, first_chain=500)
@@ -136,9 +128,10 @@ def test_pilots_are_no_chains_of_the_answer(plans):
     pilots = [p for p in pilots if p.chains > 1]  # one chain only compiles
     assert [p.first_chain for p in pilots] == [256 * k for k in range(len(pilots))]
     assert answers[0].first_chain == 500
-    assert len(r.log_weights) == sum(count for _, _, count in r.runs)
+    assert len(r.log_weights) == sum(count for _, _, count in r.record.runs)
     # the same plan by hand
-    again = mg.estimate(model, schedule=answers[-1].betas, chains=r.runs[0][2], first_chain=r.runs[0][1], seed=4)
+    _, first, count = r.record.runs[0]
+    again = mg.estimate(model, schedule=answers[-1].betas, chains=count, first_chain=first, seed=4)
     assert np.array_equal(again.log_weights, r.log_weights[: again.chains])
     # short steps first, where the weights of a cold model change most
     assert r.schedule == "adaptive"
@@ -149,7 +142,7 @@ def test_the_plan_is_usually_enough(plans):
     """Nine tenths of the tolerance are aimed at, so that few runs need more chains."""
     model = rbm_gaussian(8, 12, temperature=0.5, seed=1)
     runs = [mg.estimate(model, tolerance=0.03, steps=40, seed=seed) for seed in range(20)]
-    assert np.mean([len(r.runs) == 1 for r in runs]) > 0.7
+    assert np.mean([len(r.record.runs) == 1 for r in runs]) > 0.7
     assert np.mean([half_width(r) for r in runs]) > 0.75 * 0.03  # nor many more than needed
 
 
@@ -158,10 +151,10 @@ def test_more_chains_are_joined(monkeypatch):
     monkeypatch.setattr(tolerance, "_MARGIN", 2.0)
     r = mg.estimate(rbm_gaussian(8, 12, temperature=0.5, seed=1), tolerance=0.03, steps=40)
     assert half_width(r) <= 0.03
-    assert len(r.runs) > 1
-    assert r.runs[0][1] == 0
-    assert all(a[1] + a[2] == b[1] for a, b in zip(r.runs, r.runs[1:], strict=False))
-    assert r.chains == sum(count for _, _, count in r.runs)
+    assert len(r.record.runs) > 1
+    assert r.record.runs[0][1] == 0
+    assert all(a[1] + a[2] == b[1] for a, b in zip(r.record.runs, r.record.runs[1:], strict=False))
+    assert r.chains == sum(count for _, _, count in r.record.runs)
 
 
 def test_doubts_lead_to_new_pilots(plans, monkeypatch):
@@ -178,7 +171,7 @@ def test_doubts_lead_to_new_pilots(plans, monkeypatch):
     assert plans[first + 1].seed == stream(0, PILOT)
     assert plans[first + 1].steps == 4 * plans[first].steps
     assert r.warnings == ()
-    assert r.runs[0][1] == heard[0]
+    assert r.record.runs[0][1] == heard[0]
 
 
 def test_batches_change_nothing(plans, monkeypatch):
@@ -234,7 +227,7 @@ def test_rounding_ends_the_search(monkeypatch):
 
 def test_single_precision_gives_way(monkeypatch, plans):
     """Where its rounding alone is wider than the tolerance."""
-    monkeypatch.setattr(engines, "_SINGLE", 1e-2)
+    monkeypatch.setattr(settle, "_SINGLE", 1e-2)
     r = mg.estimate(rbm_gaussian(8, 12, temperature=0.2), tolerance=0.05)
     assert half_width(r) <= 0.05
     assert {plan.precision for plan in plans[2:]} == {"double"}
