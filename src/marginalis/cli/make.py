@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .. import examples
-from ..formats import npz as io
+from ..formats import model_files
 from ..models.model import MRF
 from .common import app, say
 
@@ -122,5 +122,5 @@ def _sizes(text: str, separator: str, argument: str) -> list[int]:
 
 
 def _write(model: MRF, path: Path) -> None:
-    io.save(model, path)
+    model_files.save(model, path)
     say(f"wrote {path}: {model.n_visible} x {model.n_hidden}, T = {model.temperature:g}", err=True)

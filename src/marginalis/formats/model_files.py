@@ -162,7 +162,7 @@ def save(model: Any, path: str | Path) -> None:
             return
         reason = model.why_not_annealed()
         if reason is not None:
-            raise ValueError(f"{reason.partition('; see')[0]}: only .uai files hold that")
+            raise ValueError(f"{reason.partition(',')[0]}: only .uai files hold that")
     writer(as_model(model), path)
 
 

@@ -38,13 +38,34 @@ def parse_uai(text: str) -> FactorModel:
     n = tokens.whole("the number of variables", 1, len(tokens))
     cards = tuple(tokens.whole(f"the number of states of variable {i}", 1) for i in range(n))
     factors = tokens.whole("the number of factors", 0, len(tokens))
-    scopes = []
+    scopes = _scopes(tokens, factors, n)
+    return FactorModel(cards, tuple(scopes), tuple(_tables(tokens, cards, scopes)))
+
+
+def _scopes(tokens: Tokens, factors: int, n: int) -> list[tuple[int, ...]]:
+    scopes, words, at = [], tokens.words, tokens.at
+    try:  # in one go; at the first thing that is wrong once more, for its place
+        for _ in range(factors):
+            end = at + 1 + int(words[at])
+            scope = tuple(map(int, words[at + 1 : end]))
+            if (
+                not at < end <= len(words)
+                or len(set(scope)) < len(scope)
+                or (scope and not 0 <= min(scope) <= max(scope) < n)
+            ):
+                raise ValueError
+            scopes.append(scope)
+            at = end
+        tokens.at = at
+        return scopes
+    except (ValueError, IndexError):
+        pass
     for a in range(factors):
         size = tokens.whole(f"the number of variables of factor {a}", 0, n)
-        scopes.append(tuple(tokens.whole(f"a variable of factor {a}", 0, n - 1) for _ in range(size)))
-        if len(set(scopes[-1])) < size:
+        scope = tuple(tokens.whole(f"a variable of factor {a}", 0, n - 1) for _ in range(size))
+        if len(set(scope)) < size:
             tokens.fail(f"factor {a} names a variable twice")
-    return FactorModel(cards, tuple(scopes), tuple(_tables(tokens, cards, scopes)))
+    raise AssertionError("what was wrong is right")
 
 
 def _tables(tokens: Tokens, cards: tuple[int, ...], scopes: list[tuple[int, ...]]) -> list[Array]:

@@ -26,6 +26,7 @@ from .model import MRF
 from .units import SPIN, Categorical, TwoState, Units
 
 _DENSE = 0.25  # of all pairs of the two sides: from here on a matrix product is faster than going along edges
+_BUT_EXACT = "the exact methods can sum it"
 _EPS = 2.0**-50  # of the entries of a table, within which it is a sum of functions of one variable each
 
 
@@ -133,7 +134,8 @@ class FactorModel:
 
     def _propagate(self, possible: list[Any]) -> None:
         """Take out states that some factor forbids whatever the other variables do, until there are none."""
-        hard = [a for a, table in enumerate(self.tables) if np.isneginf(table).any()]
+        ends = np.cumsum([table.size for table in self.tables])
+        hard = np.unique(np.searchsorted(ends, np.flatnonzero(np.isneginf(self._entries)), side="right")).tolist()
         around: dict[int, list[int]] = {}
         for a in hard:
             for v in self.scopes[a]:
@@ -188,11 +190,11 @@ class FactorModel:
         largest = max(self.scopes, key=len, default=())
         if len(largest) > 2:
             names = one_line(", ".join(map(self.name_of, largest)), 60)
-            return f"the factor of ({names}) joins {len(largest)} variables, and annealing takes pairs; see exact_log_z"
+            return f"the factor of ({names}) joins {len(largest)} variables, annealing takes pairs; {_BUT_EXACT}"
         if self.is_hard:
             scope = next(s for s, table in zip(self.scopes, self.tables, strict=True) if np.isneginf(table).any())
             names = ", ".join(map(self.name_of, scope))
-            return f"the factor of ({names}) forbids some states (zeros), which annealing cannot pass; see exact_log_z"
+            return f"the factor of ({names}) forbids some states (zeros), which annealing cannot pass; {_BUT_EXACT}"
         return None
 
     def as_mrf(self) -> MRF:
