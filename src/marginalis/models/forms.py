@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +11,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.linalg import eigsh, svds
 
 from ..checks import LARGEST, Array, frozen
 from .units import Gaussian, TwoState, Units
@@ -25,6 +25,37 @@ class Split:
 
     visible: Indices
     hidden: Indices
+
+
+def split_is_whole(split: Any, n_visible: int, n_hidden: int) -> bool:
+    """Whether a split numbers every variable once."""
+    if not isinstance(split, Split):
+        return False
+    sides, n = [np.asarray(side) for side in (split.visible, split.hidden)], n_visible + n_hidden
+    if [side.shape for side in sides] != [(n_visible,), (n_hidden,)]:
+        return False
+    if any(len(side) and side.dtype.kind not in "iu" for side in sides):
+        return False
+    seen = np.zeros(n, dtype=bool)
+    for side in sides:
+        if len(side) and (side.min() < 0 or side.max() >= n):
+            return False
+        seen[side.astype(np.int64)] = True
+    return bool(seen.all())
+
+
+def checked_labels(given: Sequence[Any] | None, n: int) -> Sequence[Any]:
+    """Return the labels of n variables, by default their numbers."""
+    if given is None:
+        return range(n)
+    labels = given if isinstance(given, range) else tuple(given)
+    if len(labels) != n:
+        raise ValueError(f"there are {len(labels)} labels for {n} variables")
+    if not isinstance(labels, range) and len(set(labels)) < len(labels):
+        seen: set[Any] = set()
+        twice = next(x for x in labels if x in seen or seen.add(x))  # type: ignore[func-returns-value]
+        raise ValueError(f"label {twice!r} is given twice")
+    return labels
 
 
 @dataclass(frozen=True)
@@ -188,28 +219,3 @@ def sweep_blocks(lateral: Coupling, owners: Indices, n: int) -> tuple[Indices, .
         if last[at] >= starts[-1]:
             starts.append(at)
     return tuple(np.split(np.arange(n), starts[1:]))
-
-
-def is_positive_definite(gamma: Array, couplings: Any) -> bool:
-    """Whether diag(γ) less the couplings is positive definite, by the lowest eigenvalue of it over √(γ_i γ_j)."""
-    scaled = sp.csr_array(couplings) * (gamma**-0.5)[:, None] * gamma**-0.5
-    if scaled.shape[0] <= 2000:
-        top = float(np.linalg.eigvalsh(scaled.toarray())[-1])
-    else:
-        top = float(eigsh(scaled, k=1, which="LA", return_eigenvectors=False, v0=np.ones(scaled.shape[0]))[0])
-    return top < 1.0
-
-
-def largest_singular_value(weights: Coupling, gamma_v: Array, gamma_h: Array) -> float:
-    """Return the norm of w_ij/√(γ_i γ_j): a Gaussian model is positive definite exactly below 1."""
-    if 0 in weights.shape:
-        return 0.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        scaled = sp.csr_array(weights) * (gamma_v**-0.5)[:, None] * gamma_h**-0.5
-    largest = float(np.abs(scaled.data).max(initial=0.0))
-    if not 0.0 < largest < 1.0:  # no entry exceeds the norm
-        return largest if largest == 0.0 else max(largest, 1.0) if largest == largest else math.inf
-    if min(scaled.shape) <= 500:
-        small = scaled if scaled.shape[0] <= scaled.shape[1] else scaled.T
-        return math.sqrt(max(0.0, float(np.linalg.eigvalsh((small @ small.T).toarray())[-1])))
-    return float(svds(sp.csr_array(scaled), k=1, return_singular_vectors=False, v0=np.ones(min(scaled.shape)))[0])

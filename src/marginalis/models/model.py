@@ -35,13 +35,14 @@ from .forms import (
     Natural,
     SignedForm,
     Split,
+    checked_labels,
     highest,
-    is_positive_definite,
-    largest_singular_value,
     natural_form,
     signed_form,
+    split_is_whole,
     sweep_blocks,
 )
+from .normalisable import check_normalisable
 from .units import SPIN, Array, Categorical, Gaussian, TwoState, Units, parse_units
 
 
@@ -102,14 +103,14 @@ class MRF:
         if self.split is None:
             n = self.n_visible
             set_(self, "split", Split(np.arange(n), np.arange(n, n + self.n_hidden)))
-        elif not self._split_is_whole():
+        elif not split_is_whole(self.split, self.n_visible, self.n_hidden):
             raise ValueError("split must number every variable once")
         sides = (np.array(side, dtype=np.int64) for side in (self.split.visible, self.split.hidden))
         set_(self, "split", Split(*map(frozen, sides)))
         set_(self, "lateral", self._checked_lateral())
-        set_(self, "labels", self._checked_labels())
+        set_(self, "labels", checked_labels(self.labels, self.n_variables))
         set_(self, "natural", natural_form(self))
-        self._check_normalisable()
+        check_normalisable(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies, and models from another process, are built as any other: checked and read-only."""
@@ -127,21 +128,6 @@ class MRF:
             if not all(math.isfinite(x) and x > 0 for x in units.precision):
                 raise ValueError(f"{argument}: precisions must be positive and finite")
         return units
-
-    def _split_is_whole(self) -> bool:
-        if not isinstance(self.split, Split):
-            return False
-        sides, n = [np.asarray(side) for side in (self.split.visible, self.split.hidden)], self.n_variables
-        if [side.shape for side in sides] != [(self.n_visible,), (self.n_hidden,)]:
-            return False
-        if any(len(side) and side.dtype.kind not in "iu" for side in sides):
-            return False
-        seen = np.zeros(n, dtype=bool)
-        for side in sides:
-            if len(side) and (side.min() < 0 or side.max() >= n):
-                return False
-            seen[side.astype(np.int64)] = True
-        return bool(seen.all())
 
     def _checked_lateral(self) -> Coupling | None:
         """Return the coupling among the visible features, or None if there is none."""
@@ -161,43 +147,6 @@ class MRF:
         if (abs(matrix - matrix.T) > 0).sum():
             raise ValueError("lateral is not symmetric")
         return matrix
-
-    def _checked_labels(self) -> Sequence[Any]:
-        if self.labels is None:
-            return range(self.n_variables)
-        labels = self.labels if isinstance(self.labels, range) else tuple(self.labels)
-        if len(labels) != self.n_variables:
-            raise ValueError(f"there are {len(labels)} labels for {self.n_variables} variables")
-        if not isinstance(labels, range) and len(set(labels)) < len(labels):
-            seen: set[Any] = set()
-            twice = next(x for x in labels if x in seen or seen.add(x))  # type: ignore[func-returns-value]
-            raise ValueError(f"label {twice!r} is given twice")
-        return labels
-
-    def _check_normalisable(self) -> None:
-        if self.lateral is not None:
-            if isinstance(self.visible_units, Gaussian) and not is_positive_definite(*self._gaussian_precision()):
-                raise ValueError(
-                    "the couplings make this Gaussian model not normalisable: the matrix of precisions less couplings "
-                    "must be positive definite"
-                )
-            return
-        if isinstance(self.visible_units, Gaussian) and isinstance(self.hidden_units, Gaussian):
-            size = largest_singular_value(self.weights, self.visible_units.gamma, self.hidden_units.gamma)
-            if not size < 1.0:
-                raise ValueError(
-                    "weights make this Gaussian model not normalisable: the largest singular value of "
-                    f"w_ij/√(γ_i γ_j) is {size:.6g}; it must be below 1"
-                )
-
-    def _gaussian_precision(self) -> tuple[Array, Any]:
-        """Return the precisions and the couplings of all Gaussian variables; the visible ones are."""
-        assert isinstance(self.visible_units, Gaussian)
-        if not isinstance(self.hidden_units, Gaussian):
-            return self.visible_units.gamma, sp.csr_array(self.lateral)
-        w = sp.csr_array(self.weights)
-        gamma = np.concatenate([self.visible_units.gamma, self.hidden_units.gamma])
-        return gamma, sp.csr_array(sp.block_array([[sp.csr_array(self.lateral), w], [w.T, None]]))
 
     @property
     def is_bipartite(self) -> bool:
