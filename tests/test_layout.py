@@ -87,7 +87,8 @@ def test_the_graph_is_seen():
 
 
 def test_no_imports_in_a_ring():
-    assert list(nx.simple_cycles(nx.DiGraph(edges()))) == []
+    rings = nx.strongly_connected_components(nx.DiGraph(edges()))
+    assert [sorted(ring) for ring in rings if len(ring) > 1] == []
 
 
 def test_every_module_has_its_layer():
