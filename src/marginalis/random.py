@@ -28,7 +28,7 @@ MIXTURE = 5  # the component of a mixture that a path starts from
 METROPOLIS = 16  # proposals of the first sweep; the next sweep takes the next number
 
 # Purposes of other streams than a run's own (see `stream`)
-REVERSE, PILOT, QUENCH = 1, 2, 3
+REVERSE, PILOT, QUENCH, OPINION = 1, 2, 3, 4
 
 
 def philox(counter: Any, key: tuple[int, int]) -> tuple[NDArray[np.uint64], ...]:

@@ -17,9 +17,11 @@ from ..checks import Array
 from ..engines import drive
 from ..models.model import MRF
 from ..random import PILOT, stream
+from ..sampling.base import QUENCHES, is_quenches
 from ..sampling.options import PlanOptions
 from ..sampling.plan import Plan, make_plan
 from ..sampling.recorder import Recorder
+from .quenches import quenched_mixture
 
 PILOT_CHAINS = 64
 _COARSER = 4  # a pilot's path has this many times fewer steps,
@@ -34,11 +36,14 @@ def ready_plan(model: MRF, workers: int, *, keep_whole: bool = False, **options:
     schedule = options.get("schedule")
     if schedule is None:
         schedule = "adaptive" if options.get("steps") is None else "linear"
-    if not (isinstance(schedule, str) and schedule == "adaptive"):
-        options["schedule"] = schedule
-        return make_plan(model, keep_whole=keep_whole, **options)
-    options["schedule"] = "linear"
+    adaptive = isinstance(schedule, str) and schedule == "adaptive"
+    options["schedule"] = "linear" if adaptive else schedule
     plan = make_plan(model, keep_whole=keep_whole, **options)
+    if is_quenches(options.get("base")):
+        mixture = quenched_mixture(plan, workers)
+        plan = plan if mixture is None else replace(plan, mixture=mixture, base_name=QUENCHES)
+    if not adaptive:
+        return plan
     return replace(plan, betas=fit_schedule(plan, workers), schedule="adaptive")
 
 

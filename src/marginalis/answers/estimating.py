@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import replace
 from typing import Any, Unpack
@@ -11,14 +12,17 @@ from numpy.typing import NDArray
 
 from ..checks import shown
 from ..parallel.progress import ticker
-from ..parallel.threads import cores
+from ..parallel.threads import Tick, cores
 from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
-from ..sampling.plan import Plan
+from ..sampling.plan import Plan, make_plan
 from ..sampling.recorder import Recorder
 from .adaptive import ready_plan
 from .curve import Curve
 from .estimate import Estimate, run_plan
+from .paths import Opinion, choose_path, convicted_by, fitted, is_left_to_us, with_note
 from .tolerance import to_tolerance
+
+logger = logging.getLogger("marginalis")
 
 _RECORD_BYTES = 1 << 28
 
@@ -57,14 +61,33 @@ def estimate(
     if budget is not None:
         raise ValueError("budget goes with tolerance")
     with ticker(progress, str(chosen["method"])) as tick:
-        plan = ready_plan(model, workers, keep_whole=record, **plan_options(chosen))
+        given = plan_options(chosen)
+        opinions: list[Opinion] = []
+        if is_left_to_us(given) and not record:
+            sides = given["method"] == "mais" and given["summed"] is None
+            plan, opinions = choose_path(make_plan(model, **given), workers, sides)
+        else:
+            plan = ready_plan(model, workers, keep_whole=record, **given)
         recorder = Recorder(recorded_steps(plan), plan.chains) if record else None
         result = run_plan(plan, workers, tick, recorder)
+        if opinions:
+            result = _after_a_second_opinion(result, plan, opinions, workers, tick)
     if recorder is not None:
         betas = plan.betas[recorder.steps]
         log_weights = recorder.log_weights + betas[:, None] * plan.remainder.log_ratio
         result = replace(result, curve=Curve(betas, log_weights, result.log_z0))
     return result.took(time.perf_counter() - begin)
+
+
+def _after_a_second_opinion(
+    result: Estimate, plan: Plan, opinions: list[Opinion], workers: int, tick: Tick
+) -> Estimate:
+    """Return the estimate, or one along another path which has seen what this one has missed."""
+    better = convicted_by(result, opinions)
+    if better is None or better.plan.same_path(plan):
+        return result
+    logger.info("the path from %s finds more than that from %s: taking it", better.name, plan.base_name)
+    return with_note(run_plan(fitted(better.plan, workers), workers, tick), opinions)
 
 
 def recorded_steps(plan: Plan) -> NDArray[np.int64]:

@@ -23,17 +23,21 @@ from ..exact import duration
 from ..parallel.progress import ticker
 from ..parallel.threads import Tick
 from ..random import PILOT, stream
+from ..sampling.base import QUENCHES, is_quenches
 from ..sampling.options import DEFAULT_STEPS, PlanOptions
 from ..sampling.plan import Plan, make_plan
 from ..sampling.recorder import Recorder
 from . import confidence
 from .adaptive import refit
 from .estimate import Estimate, run_plan
+from .paths import Opinion, choose_path, convicted_by, is_left_to_us, with_note
+from .quenches import quenched_mixture
 
 logger = logging.getLogger("marginalis")
 
 _PILOT_CHAINS = 256
 _FIRST_STEPS = 32
+_OPINION_STEPS = 512  # of which a second opinion takes a part
 _FASTER = 4  # the next pilot has this many times the steps
 _MOST_STEPS = 1 << 24
 _MOST_RECORDED = 512  # steps of a pilot that still improves the schedule
@@ -71,17 +75,33 @@ def to_tolerance(
     schedule = "adaptive" if options.get("schedule") is None else options["schedule"]
     fixed = options.get("steps") is not None or not isinstance(schedule, str)
     adaptive = isinstance(schedule, str) and schedule == "adaptive"
+    ours = is_left_to_us(options)
     options["schedule"] = "linear" if adaptive else schedule
     if options.get("steps") is None:
         options["steps"] = _FIRST_STEPS if isinstance(schedule, str) else DEFAULT_STEPS
     if goal < _FINE:
         options["precision"] = "double"
     plan = make_plan(model, **options)
+    opinions: list[Opinion] = []
+    if ours:
+        sides = options["method"] == "mais" and options["summed"] is None
+        chosen, opinions = choose_path(replace(plan, betas=np.linspace(0.0, 1.0, _OPINION_STEPS + 1)), threads, sides)
+        plan = replace(chosen, betas=plan.betas)
+    if is_quenches(options.get("base")):
+        mixture = quenched_mixture(plan, threads)
+        plan = plan if mixture is None else replace(plan, mixture=mixture, base_name=QUENCHES)
     if adaptive:
         plan = replace(plan, schedule="adaptive")
     work = _Work(plan, threads, goal, seconds, fixed, adaptive)
     with ticker(progress, "to tolerance") as tick:
         result = work.carry_out(tick)
+        better = convicted_by(result, opinions)
+        if better is not None and not better.plan.same_path(plan) and work.left() > 0.0:
+            logger.info("the path from %s finds more than that from %s: taking it", better.name, plan.base_name)
+            other = replace(better.plan, betas=plan.betas, schedule="adaptive")
+            work = _Work(other, threads, goal, work.left(), fixed, adaptive)
+            result = work.carry_out(tick)
+        result = with_note(result, opinions)
     if work.half_width(result) > goal:
         reason = "this is as many chains as there may be"
         if result.rounding >= goal:

@@ -11,13 +11,14 @@ import typer
 
 from ..formats import tables
 from ..models.model import MRF
-from ..sampling.base import BASES, data_base
+from ..sampling.base import BASES, QUENCHES, data_base
 from ..sampling.options import DEFAULTS, RunOptions, notes
 from ..sampling.schedule import SCHEDULES, read_schedule
 
 _HELP = {  # where a flag takes something else than the Python argument
     "schedule": f"{', '.join(SCHEDULES)}, or a text file of beta from 0 to 1; adaptive, unless --steps is given.",
-    "base": f"{', '.join(BASES)}, or a file of data (.npy, .npz, .csv) for its base rates.",
+    "base": f"{', '.join(BASES)}, {QUENCHES}, or a file of data (.npy, .npz, .csv) for its base rates; uniform, "
+    "or chosen if neither --steps nor --schedule is given.",
     "summed": "Labels of the variables to sum out, separated by commas; chosen by default.",
     "resample": "on, off, or the share of effective chains below which a population is resampled; off by default.",
     "threads": "Threads; all cores by default.",
@@ -64,7 +65,7 @@ def read_files(options: dict[str, Any], model: MRF) -> dict[str, Any]:
     read = dict(options)
     if options.get("schedule") not in (None, *SCHEDULES):
         read["schedule"] = read_schedule(str(options["schedule"]))
-    if options.get("base", "uniform") not in BASES:
+    if options.get("base") not in (None, QUENCHES, *BASES):
         read["base"] = _base(str(options["base"]), model)
     if options.get("resample") is not None:
         read["resample"] = _share(str(options["resample"]))

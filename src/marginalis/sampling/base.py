@@ -248,3 +248,9 @@ def data_base(model: MRF, data: ArrayLike, *, pseudo_count: float = 1.0) -> Base
 
 
 BASES = {"uniform": uniform, "biases": biases, "mean-field": mean_field}
+QUENCHES = "quenches"  # a mixture, which is fitted by runs of its own
+
+
+def is_quenches(base: object) -> bool:
+    """Whether a path shall start from the mixture of quenches."""
+    return isinstance(base, str) and base == QUENCHES

@@ -50,9 +50,10 @@ class PlanOptions(TypedDict, total=False):
         "default, linear if steps are given",
     ]
     base: Annotated[
-        str | Base | Sequence[ArrayLike],
-        "where the path starts: 'uniform'; 'biases', the model's own fields without couplings; 'mean-field'; what "
-        "`data_base` makes of data; or a pair (visible fields, hidden fields)",
+        str | Base | Sequence[ArrayLike] | None,
+        "where the path starts: 'uniform', the default if steps or a schedule is given, else a second opinion; "
+        "'biases', the model's own fields without couplings; 'mean-field'; 'quenches', a mixture fitted to short runs; "
+        "what `data_base` makes of data; or a pair (visible fields, hidden fields)",
     ]
     summed: Annotated[
         Sequence[Any] | None, "labels of the variables to sum out, no two of them coupled; chosen by default"
@@ -89,7 +90,7 @@ DEFAULTS: RunOptions = {
     "transition": "gibbs",
     "sweeps": 1,
     "schedule": None,
-    "base": "uniform",
+    "base": None,
     "summed": None,
     "resample": None,
     "populations": 20,

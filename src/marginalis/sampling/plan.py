@@ -15,7 +15,7 @@ from ..models.arrange import rearrange
 from ..models.layered import as_model
 from ..models.model import MRF
 from ..random import REVERSE, stream
-from .base import Base, make_base
+from .base import Base, is_quenches, make_base
 from .components import Remainder, sum_small_parts, whole_model
 from .mixture import Mixture
 from .options import DEFAULT_CHAINS, DEFAULT_STEPS, ENGINES, METHODS, PRECISIONS, TRANSITIONS, PlanOptions, filled_in
@@ -74,6 +74,10 @@ class Plan:
         if self.method != "mais-h":
             return model, base, False
         return model.transposed(), base.transposed(), True
+
+    def same_path(self, other: Plan) -> bool:
+        """Whether both start from the same base and sample the same side."""
+        return self.base_name == other.base_name and self.method == other.method
 
     def settled(self, engine: str) -> Plan:
         """Return the plan for the engine asked for, in the precision that it takes."""
@@ -164,7 +168,8 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
             method = "mais-v"
     if keep_whole and 0 in (model.n_visible, model.n_hidden):
         raise ValueError("the model has no couplings, one side being empty: there is no path; see exact_log_z")
-    start = make_base(chosen["base"], model)
+    base = "uniform" if chosen["base"] is None or is_quenches(chosen["base"]) else chosen["base"]
+    start = make_base(base, model)
     remainder = whole_model(model, start) if keep_whole else sum_small_parts(model, start)
     if not model.is_bipartite:
         if method in ("mais-v", "mais-h"):
@@ -195,7 +200,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
         precision=chosen["precision"],
         engine="auto",
         schedule=schedule if isinstance(schedule, str) else "given",
-        base_name=chosen["base"] if isinstance(chosen["base"], str) else "given",
+        base_name=base if isinstance(base, str) else "given",
         resample=share,
         populations=populations,
     )

@@ -226,7 +226,7 @@ class GraphPopulation(Population):
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
         if plan.mixture is not None and plan.start is None and len(chains):
             start = np.zeros((plan.chains, prepared.n_visible))
-            start[chains.start : chains.stop] = Path(plan, chains).start()
+            start[chains.start : chains.stop] = Path(plan, chains).start()[: len(chains)]
             plan = replace(plan, start=start)
         super().__init__(plan, prepared, chains)
 
