@@ -130,7 +130,12 @@ class FactorModel:
                 raise ValueError(f"evidence has {shown(label)} in state {state}; it has {self.cards[i]} states")
             possible[i] &= np.arange(self.cards[i]) == state
         self._propagate(possible)
-        return self._restricted(possible)
+        before, left = self, self._restricted(possible)
+        while left.is_hard and len(left.scopes) < len(before.scopes):  # factors multiplied may forbid more together
+            possible = [np.ones(card, dtype=bool) for card in left.cards]
+            left._propagate(possible)
+            before, left = left, left._restricted(possible)
+        return left
 
     def _propagate(self, possible: list[Any]) -> None:
         """Take out states that some factor forbids whatever the other variables do, until there are none."""

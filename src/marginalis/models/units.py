@@ -159,7 +159,7 @@ class Categorical:
     def take(self, variables: NDArray[np.int64]) -> Categorical:
         if isinstance(self.sizes, int):
             return self
-        return Categorical(tuple(self.sizes[i] for i in variables))
+        return Categorical(tuple(self.sizes[i] for i in variables) or 2)  # of no variables: any number will do
 
     def at_temperature(self, temperature: float) -> Categorical:
         return self
