@@ -10,7 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import shown
+from ..checks import Array, shown
 from ..parallel.progress import ticker
 from ..parallel.threads import Tick, cores
 from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
@@ -49,6 +49,13 @@ def estimate(
         Keep the log-weights after every step, for ln Z(β) along the way (`Estimate.curve`). Parts of the model that
         would be summed exactly beforehand are then annealed, too.
     """
+    return estimate_knowing(None, model, tolerance, budget, record, options)
+
+
+def estimate_knowing(
+    rows: Array | None, model: Any, tolerance: float | None, budget: float | None, record: bool, options: RunOptions
+) -> Estimate:
+    """Estimate F as `estimate` does, with rows of data (the visible side) as one more hint where the modes are."""
     if not isinstance(record, bool | np.bool_):
         raise ValueError(f"record is {shown(record)}; it must be True or False")
     chosen = filled_in(options)
@@ -57,7 +64,7 @@ def estimate(
     if tolerance is not None:
         if chosen["chains"] is not None or record:
             raise ValueError("tolerance chooses the chains itself: leave out chains and record (a plot of the curve)")
-        return to_tolerance(model, tolerance, budget, workers, progress, **plan_options(chosen))
+        return to_tolerance(model, tolerance, budget, workers, progress, rows, **plan_options(chosen))
     if budget is not None:
         raise ValueError("budget goes with tolerance")
     with ticker(progress, str(chosen["method"])) as tick:
@@ -65,7 +72,7 @@ def estimate(
         opinions: list[Opinion] = []
         if is_left_to_us(given) and not record:
             sides = given["method"] == "mais" and given["summed"] is None
-            plan, opinions = choose_path(make_plan(model, **given), workers, sides)
+            plan, opinions = choose_path(make_plan(model, **given), workers, sides, rows)
         else:
             plan = ready_plan(model, workers, keep_whole=record, **given)
         recorder = Recorder(recorded_steps(plan), plan.chains) if record else None

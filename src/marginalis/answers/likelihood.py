@@ -26,11 +26,12 @@ from ..models.units import Array, Gaussian
 from ..sampling.plan import model_digest
 from .bounds import Bounds
 from .estimate import Estimate
-from .estimating import estimate
+from .estimating import estimate, estimate_knowing
 from .record import finite
 
 _CHEAP = 1.0  # seconds: an exact ln Z that takes no longer is always taken
 _CELLS = 1 << 22  # of a chunk of rows with its fields; bounds the memory, changes nothing else
+_HINTS = 1024  # rows that tell the estimate where the modes are
 _ROUNDING = 1e-9  # relative: two rows whose terms differ by less may be the same row
 
 
@@ -130,7 +131,7 @@ def log_likelihood(rbm: Any, data: Any, log_z: Any = None, **estimate_options: A
     model = as_model(rbm, "rbm")
     inspect.signature(estimate).bind(model, **estimate_options)  # a misspelt option, even if none is needed
     terms = _log_terms(model, data)  # before ln Z, which may take long: bad data fail at once
-    value, (low, high), source, warnings = _log_z(model, log_z, estimate_options)
+    value, (low, high), source, warnings = _log_z(model, data, log_z, estimate_options)
     if not isinstance(model.visible_units, Gaussian):
         least = _least_log_z(terms)
         if least > high + _ROUNDING * max(1.0, abs(high)):
@@ -141,7 +142,9 @@ def log_likelihood(rbm: Any, data: Any, log_z: Any = None, **estimate_options: A
     return LogLikelihood(terms, value, (low, high), source, time.perf_counter() - start, warnings)
 
 
-def _log_z(model: MRF, given: Any, options: dict[str, Any]) -> tuple[float, tuple[float, float], str, tuple[str, ...]]:
+def _log_z(
+    model: MRF, data: Any, given: Any, options: dict[str, Any]
+) -> tuple[float, tuple[float, float], str, tuple[str, ...]]:
     """Return ln Z, its interval, where it comes from, and what is doubtful about it."""
     if given is not None and options:
         raise ValueError(f"log_z is given: leave out {', '.join(options)}, for nothing is estimated")
@@ -154,7 +157,9 @@ def _log_z(model: MRF, given: Any, options: dict[str, Any]) -> tuple[float, tupl
                 max_seconds=_CHEAP,
             )
         except ValueError:  # too large, or no exact method vouches for its accuracy
-            given = estimate(model, **options)
+            known = {name: options.get(name) for name in ("tolerance", "budget")}
+            rest: Any = {name: value for name, value in options.items() if name not in (*known, "record")}
+            given = estimate_knowing(_some_rows(model, data), model, *known.values(), False, rest)
     if isinstance(given, LogLikelihood):  # its interval is not one of F
         raise ValueError("log_z is a LogLikelihood; it must be the estimate of ln Z, or a number")
     if not (hasattr(given, "log_z") and hasattr(given, "interval")):
@@ -172,6 +177,14 @@ def _log_z(model: MRF, given: Any, options: dict[str, Any]) -> tuple[float, tupl
         source += ", forward and reverse"
         low, high = (given.free_energy + sign * 1.96 * given.stderr for sign in (-1.0, 1.0))
     return float(given.log_z), (-float(high), -float(low)), source, tuple(getattr(given, "warnings", ()))
+
+
+def _some_rows(model: MRF, data: Any) -> Array:
+    """Return the visible side of some of the data, evenly chosen, as a hint where the modes are."""
+    table = visible_table(model, data)
+    chunk = table[np.linspace(0, table.shape[0] - 1, min(table.shape[0], _HINTS)).astype(np.int64)]
+    rows = np.asarray(chunk.toarray() if sp.issparse(chunk) else chunk, dtype=np.float64)
+    return split_rows(model, rows)[0]
 
 
 def _log_terms(model: MRF, data: Any) -> Array:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
+from ..checks import Array
 from ..engines import drive
 from ..random import OPINION, stream
 from ..sampling.options import PlanOptions
@@ -21,7 +22,7 @@ from ..sampling.plan import Plan
 from .adaptive import fit_schedule
 from .confidence import effective_size, log_mean_exp, relative_error
 from .estimate import Estimate
-from .quenches import quenched_mixture
+from .quenches import mixture_of_rows, quenched_mixture
 
 OPINION_CHAINS = 128
 _COARSER = 8  # an opinion has this many times fewer steps than the plan,
@@ -61,10 +62,11 @@ def operations(plan: Plan) -> float:
     return 2.0 * entries + 60.0 * model.n_features + extra
 
 
-def choose_path(plan: Plan, workers: int, sides: bool) -> tuple[Plan, list[Opinion]]:
+def choose_path(plan: Plan, workers: int, sides: bool, rows: Array | None = None) -> tuple[Plan, list[Opinion]]:
     """Return the plan on the path that does best, with a schedule fitted to it, and what was said on the way.
 
-    `sides`: whether the other side of a bipartite graph may be sampled instead.
+    `sides`: whether the other side of a bipartite graph may be sampled instead. A mixture fitted to `rows`, data of
+    the visible side, is one more place to start from.
     """
     if plan.remainder.model is None or plan.steps == 1:
         return plan, []
@@ -79,6 +81,9 @@ def choose_path(plan: Plan, workers: int, sides: bool) -> tuple[Plan, list[Opini
         if mixture is not None:
             named = replace(candidate, mixture=mixture, base_name="quenches")
             opinions.append(_ask(f"quenches ({candidate.method})", named, workers))
+        if rows is not None and candidate.method != "mais-h" and candidate.remainder.model is candidate.model:
+            named = replace(candidate, mixture=mixture_of_rows(candidate, rows), base_name="rows of data")
+            opinions.append(_ask("rows of data", named, workers))
     best = max(opinions, key=lambda x: x.log_z - _APART * x.error)
     agreeing = [x for x in opinions if not _lower(x, best)]
     chosen = min(agreeing, key=lambda x: x.cost(plan.steps) * (_WORTH if x.name == "uniform" else 1.0))

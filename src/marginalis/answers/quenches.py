@@ -17,6 +17,7 @@ from ..sampling.recorder import Recorder
 QUENCHES = 512
 _SWEEPS = 30
 _COMPONENTS = 32
+_MOST_ROWS = 1024
 _UNIFORM = 0.1  # share of the mixture that is kept uniform
 
 
@@ -66,6 +67,11 @@ def quenched_mixture(plan: Plan, workers: int) -> Mixture | None:
     """Return a mixture fitted to quenches, or None where there is nothing to sample or no end to the states."""
     if plan.remainder.model is None or isinstance(plan.oriented()[0].visible_units, Gaussian):
         return None
-    rows = quench(plan, workers)
+    return mixture_of_rows(plan, quench(plan, workers))
+
+
+def mixture_of_rows(plan: Plan, rows: Array) -> Mixture:
+    """Return a mixture fitted to rows of the sampled side, evenly chosen where there are many."""
     units = plan.oriented()[0].natural.visible_units
-    return fit_mixture(units, rows, _COMPONENTS, _UNIFORM, stream(plan.seed, QUENCH))
+    some = rows[np.linspace(0, len(rows) - 1, min(len(rows), _MOST_ROWS)).astype(np.int64)]
+    return fit_mixture(units, some, _COMPONENTS, _UNIFORM, stream(plan.seed, QUENCH))

@@ -18,7 +18,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ..checks import real_number
+from ..checks import Array, real_number
 from ..exact import duration
 from ..parallel.progress import ticker
 from ..parallel.threads import Tick
@@ -60,11 +60,12 @@ def to_tolerance(
     budget: float | None,
     threads: int,
     progress: bool | Tick,
+    rows: Array | None,
     **options: Unpack[PlanOptions],
 ) -> Estimate:
     """Estimate F until half of its 95 % interval is at most `tolerance`, or `budget` seconds have gone.
 
-    `options` are those of `ready_plan`; steps or a list of β that are given stay as they are.
+    `rows` of data hint at where the modes are. `options` are those of `ready_plan`; steps or a list of β that are given stay as they are.
     """
     goal = real_number(tolerance, "tolerance")
     if goal <= 0.0:
@@ -85,7 +86,8 @@ def to_tolerance(
     opinions: list[Opinion] = []
     if ours:
         sides = options["method"] == "mais" and options["summed"] is None
-        chosen, opinions = choose_path(replace(plan, betas=np.linspace(0.0, 1.0, _OPINION_STEPS + 1)), threads, sides)
+        long = replace(plan, betas=np.linspace(0.0, 1.0, _OPINION_STEPS + 1))
+        chosen, opinions = choose_path(long, threads, sides, rows)
         plan = replace(chosen, betas=plan.betas)
     if is_quenches(options.get("base")):
         mixture = quenched_mixture(plan, threads)
