@@ -26,9 +26,7 @@ def write_run(path, kind, updates):
 def random_run(kind, updates=(1, 2, 10)):
     rng = np.random.default_rng(8)
     inner = (4, 3) if kind == "PBRBM" else (4,)
-    return {
-        u: [rng.normal(size=shape).astype(np.float32) for shape in ((*inner, 5), inner, (5,))] for u in updates
-    }
+    return {u: [rng.normal(size=shape).astype(np.float32) for shape in ((*inner, 5), inner, (5,))] for u in updates}
 
 
 @pytest.mark.parametrize("kind", ["BBRBM", "PBRBM"])
@@ -137,7 +135,9 @@ def side_states(kind, n):
 
 
 @pytest.mark.parametrize("rbm_type", ["RBM", "CenteredRBM", "StandardizedRBM"])
-@pytest.mark.parametrize("kinds", [("Binary", "Binary"), ("Spin", "Binary"), ("Potts", "Spin"), ("Spin", "PottsGumbel")])
+@pytest.mark.parametrize(
+    "kinds", [("Binary", "Binary"), ("Spin", "Binary"), ("Potts", "Spin"), ("Spin", "PottsGumbel")]
+)
 def test_julia_machines(tmp_path, kinds, rbm_type):
     arrays = write_julia(tmp_path / "m.h5", kinds=kinds, rbm_type=rbm_type)
     flat = {name: x.ravel(order="F") for name, x in arrays.items()}

@@ -131,7 +131,9 @@ def test_states_that_cannot_occur_are_gone_before_anything_else(tmp_path):
     assert mg.estimate(model, steps=10, chains=10).log_z == pytest.approx(math.log(wanted), abs=1.0)
 
 
-@pytest.mark.parametrize("pack", [lambda x: x, gzip.compress, lzma.compress, lambda x: lzma.compress(x[:9]) + lzma.compress(x[9:])])
+@pytest.mark.parametrize(
+    "pack", [lambda x: x, gzip.compress, lzma.compress, lambda x: lzma.compress(x[:9]) + lzma.compress(x[9:])]
+)
 def test_compressed_files_are_known_by_content(tmp_path, pack):
     path = tmp_path / "network"
     path.write_bytes(pack(SMALL.encode()))
