@@ -1,6 +1,7 @@
 """Exact samples against exact probabilities and moments, one way at a time."""
 
 import math
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -39,7 +40,13 @@ def visible_law(model):
     natural = model.natural
     v = states(model.visible_units, len(model.visible_bias))
     log_p = v @ natural.visible_bias + natural.hidden_units.log_normaliser(natural.hidden_bias + v @ natural.weights)
+    if natural.lateral is not None:
+        log_p = log_p + 0.5 * np.einsum("ki,ki->k", v @ natural.lateral, v)
     return v, np.exp(log_p - np.logaddexp.reduce(log_p))
+
+
+def dense(matrix):
+    return matrix.toarray() if sp.issparse(matrix) else matrix
 
 
 def p_value(rows, model):
@@ -72,6 +79,58 @@ def test_frequencies(kind, way, temperature):
     rows = sample(model, way, 20_000)
     assert rows.dtype == np.float64
     assert p_value(rows, model) > 1e-5
+
+
+GRAPHS = {
+    "K4": nx.complete_graph(4),
+    "wheel": nx.wheel_graph(6),
+    "lattice": nx.triangular_lattice_graph(2, 3),
+    "two parts": nx.disjoint_union_all([nx.complete_graph(3), nx.complete_graph(4), nx.empty_graph(1)]),
+}
+
+
+@pytest.mark.parametrize("way", ["enumeration", "elimination"])
+@pytest.mark.parametrize("units", ["spin", "binary", "categorical:3"])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_frequencies_on_any_graph(name, units, way):
+    rng = np.random.default_rng(21)
+    graph = nx.convert_node_labels_to_integers(GRAPHS[name])
+    n, edges = len(graph), list(graph.edges)
+    coupling = rng.normal(size=len(edges))
+    if units == "categorical:3":
+        model = mg.potts(edges, 3, n=n, coupling=coupling, field=rng.normal(size=(n, 3)))
+    else:
+        model = mg.from_edges(edges, n=n, coupling=coupling, field=rng.normal(size=n), units=units)
+    assert not model.is_bipartite
+    assert p_value(sample(model, way, 20_000), model) > 1e-5
+
+
+@pytest.mark.parametrize("at_once", [1, 7])
+@pytest.mark.parametrize("form", [np.array, sp.csr_array])
+def test_coupled_states_come_in_pieces(monkeypatch, at_once, form):
+    rng = np.random.default_rng(22)
+    lateral = np.triu(rng.normal(size=(6, 6)), 1)
+    sides = form(rng.normal(size=(6, 3))), rng.normal(size=6), rng.normal(size=3)
+    model = MRF(*sides, lateral=form(lateral + lateral.T))
+    _, p = visible_law(model)
+    monkeypatch.setattr(enumeration, "_STATES_AT_ONCE", at_once)
+    log_p = np.concatenate(list(enumeration.log_marginals(model)))
+    assert np.exp(log_p - np.logaddexp.reduce(log_p)) == pytest.approx(p)
+
+
+@pytest.mark.parametrize("units", ["spin", "categorical:2"])
+def test_coupled_states_against_gaussians(units):
+    """Discrete variables coupled to each other, with a Gaussian hidden side; the other way round there is no way."""
+    rng = np.random.default_rng(23)
+    gauss, discrete = parse_units("gaussian", 3), parse_units(units, 6)
+    owners = discrete.owners(6)
+    lateral = np.triu(rng.normal(size=(6, 6)) * (owners[:, None] != owners))
+    w, b, c = 0.4 * rng.normal(size=(6, 3)), rng.normal(size=6), rng.normal(size=3)
+    model = MRF(w, b, c, discrete, gauss, lateral=lateral + lateral.T)
+    assert p_value(sample(model, "enumeration", 20_000), model) > 1e-5
+    lateral = 0.3 * (np.ones((3, 3)) - np.identity(3))
+    turned = MRF(w.T, c, b, gauss, discrete, lateral=lateral)
+    assert sample_visible(turned, 0, np.arange(5, dtype=np.uint64)) is None
 
 
 @pytest.mark.parametrize(("n", "m", "uniforms"), [(4, 3, 6), (3, 4, 2)])
@@ -267,6 +326,27 @@ def test_gaussian(n, m):
     assert all(abs(z_score(v[:, i] ** 2, second[i, i])) < 4.5 for i in range(n))
 
 
+@pytest.mark.parametrize("form", [np.array, sp.csr_array])
+def test_gaussian_on_any_graph(form):
+    rng = np.random.default_rng(24)
+    graph = nx.wheel_graph(7)
+    j = np.triu(nx.to_numpy_array(graph) * rng.normal(scale=0.2, size=(7, 7)))
+    precision, field = 0.8 + rng.random(7), rng.normal(size=7)
+    edges = np.argwhere(j)
+    model = mg.from_edges(
+        edges, coupling=j[tuple(edges.T)], field=field, units="gaussian", precision=precision, temperature=0.7
+    )
+    model = replace(model, weights=form(dense(model.weights)), lateral=form(dense(model.lateral)))
+    v, way = sample_visible(model, 2, np.arange(20_000, dtype=np.uint64))
+    assert way == "gaussian"
+    matrix = np.diag(precision) - j - j.T
+    at = model.split.visible
+    mean = np.linalg.solve(matrix, field)[at]
+    second = 0.7 * np.linalg.inv(matrix)[np.ix_(at, at)] + np.outer(mean, mean)
+    assert_moments(v, mean, second)
+    assert all(abs(z_score(v[:, i] ** 2, second[i, i])) < 4.5 for i in range(len(at)))
+
+
 def test_a_gaussian_model_that_rounding_decides_is_left_alone():
     assert sample_visible(gaussian_model(3, 3, strength=1 - 1e-12), 0, np.arange(5, dtype=np.uint64)) is None
 
@@ -277,6 +357,13 @@ REPRODUCIBLE = {
     "elimination": lambda rng: mg.ising_grid((5, 9)),
     "gaussian": lambda rng: gaussian_model(23, 37),
     "gaussian, hidden side first": lambda rng: gaussian_model(37, 23),
+    "enumeration of coupled variables": lambda rng: mg.from_matrix(np.triu(rng.normal(size=(12, 12)), 1)),
+    "elimination on a triangular lattice": lambda rng: mg.ising_grid((5, 9), triangular=True),
+    "gaussian on a triangular lattice": lambda rng: mg.from_edges(
+        list(nx.convert_node_labels_to_integers(nx.triangular_lattice_graph(5, 9)).edges),
+        coupling=0.1,
+        units="gaussian",
+    ),
 }
 
 

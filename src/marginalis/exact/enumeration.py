@@ -30,7 +30,7 @@ def enumerate_log_z(model: Natural | SignedForm, units: tuple[TwoState, TwoState
     ones. So a state costs one multiply-add and one multiplication per unit, and no exponential. Couplings between
     lower and upper units, where L has them, are one number more per state.
     """
-    from .kernel import LANES, pack_lower, sum_states  # Numba takes a second to load
+    from .kernel import LANES, pack_cross, pack_lower, sum_states  # Numba takes a second to load
 
     side, (taken_out, slope) = units[0], (1.0, -2.0) if units[1].offset == 0.0 else (0.0, 1.0)
     w, c = _dense(model.weights), model.hidden_bias
@@ -60,17 +60,20 @@ def enumerate_log_z(model: Natural | SignedForm, units: tuple[TwoState, TwoState
     states_below = values(np.arange(1 << lower), lower)
     table = slope * (c + states_below @ w[below])
     low = pack_lower(table, own(states_below, below) + taken_out * total(c), in_logs)
-    across = None if among is None else among[above, below] @ states_below.T
     chunk_size = max(4, min(_HI_CHUNK if among is None else _LATERAL_CHUNK, (1 << upper) // 16))
     chunks = range(0, 1 << upper, chunk_size)
     sums, exponents = np.zeros((2, len(chunks), LANES))
+    # the first of the upper units run through the same states in every chunk, the last ones are fixed in it
+    running = chunk_size.bit_length() - 1
+    across = None if among is None else among[above, below] @ states_below.T
+    cross = None if across is None else pack_cross(values(np.arange(chunk_size), running) @ across[:running])
 
     def job(chunk: int) -> Iterator[float]:
         numbers = np.arange(chunk * chunk_size, (chunk + 1) * chunk_size)
         states = values(numbers, upper)
         high = slope * (states @ w[above])
-        cross = None if across is None else states @ across
-        sums[chunk], exponents[chunk] = sum_states(low, high, own(states, above), cross, in_logs, flush)
+        given = low if across is None else low.shifted((states[0, running:, None] * across[running:]).sum(axis=0))
+        sums[chunk], exponents[chunk] = sum_states(given, high, own(states, above), cross, in_logs, flush)
         yield len(numbers)
 
     run_jobs(job, range(len(chunks)), 1 << upper, threads, tick)

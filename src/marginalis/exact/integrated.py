@@ -39,13 +39,14 @@ def integrate_gaussians(model: MRF) -> tuple[MRF, float, float]:
         units, own, among = v, w.visible_bias, w.lateral
     quadratic = half[:, :-1].T @ half[:, :-1]
     bias = own + half[:, :-1].T @ half[:, -1]
-    size = abs(constant) + trouble * 0.5 * float((np.abs(half).sum(axis=1) ** 2).sum())
+    squares = 0.5 * float((np.abs(half).sum(axis=1) ** 2).sum())  # the most that the quadratic form can come to
+    size = abs(constant) + trouble * (math.sqrt(len(half)) + squares)
     if among is not None:
         quadratic = quadratic + (among.toarray() if sp.issparse(among) else among)
     extra, bias = _own_squares(units, np.diag(quadratic), bias)
     owners = units.owners(len(bias))
     lateral = np.where(owners[:, None] == owners, 0.0, 0.5 * (quadratic + quadratic.T))
-    rest = MRF(np.zeros((len(bias), 0)), bias, np.zeros(0), units, SPIN, lateral=lateral)
+    rest = MRF(sp.csr_array((len(bias), 0)), bias, np.zeros(0), units, SPIN, lateral=lateral)
     return rest, constant + extra, size + abs(extra)
 
 

@@ -24,6 +24,19 @@ class Lower(NamedTuple):
     mantissas: np.ndarray  # of the factor linear in the spins, 2^exponent·mantissa
     exponents: np.ndarray
 
+    def shifted(self, exponent: Array) -> Lower:
+        """Return the tables with a further exponent for each state."""
+        exponents = aligned(exponent.shape, np.float64)
+        exponents[:] = self.exponents + _powers(exponent)
+        return self._replace(exponents=exponents)
+
+
+def pack_cross(cross: Array) -> Array:
+    """Lay out the exponent cross[upper state, lower state] for the kernel."""
+    packed = aligned(cross.shape, np.float64)
+    packed[:] = _powers(cross)
+    return packed
+
 
 def pack_lower(table: Array, linear: Array, in_logs: bool) -> Lower:
     """Lay out table[state, unit] and the linear exponent of each state for the kernel."""
@@ -47,7 +60,7 @@ def sum_states(
 ) -> tuple[Array, Array]:
     """Sum over all lower states and the given upper ones, as LANES pairs (S, X) meaning Σ S·2^X.
 
-    `cross` is the exponent of each upper state with each lower one, or None if they are not coupled.
+    `cross` is what `pack_cross` makes of the couplings between them, or None if there are none.
     """
     upper, units = high.shape
     values = _powers(high) if in_logs else np.exp(high)
@@ -55,10 +68,7 @@ def sum_states(
     exponents = np.floor(_powers(linear))
     mantissas = np.exp2(_powers(linear) - exponents)
     out = aligned((2, LANES), np.float64)
-    pairs = None if cross is None else aligned(cross.shape, np.float64)
-    if pairs is not None:
-        pairs[:] = _powers(cross)
-    _sum(True if in_logs else None, *low, tiles, mantissas, exponents, pairs, flush, out)
+    _sum(True if in_logs else None, *low, tiles, mantissas, exponents, cross, flush, out)
     return out[0], out[1]
 
 

@@ -17,14 +17,19 @@ def submodel(model: MRF, visible: Any, hidden: Any) -> MRF:
     """Return the model of the variables chosen by two masks; the offset stays behind."""
     rows, columns = features_of(model, visible, hidden)
     return MRF(
-        model.weights[rows][:, columns],
+        _whole(model.weights[rows][:, columns]),
         model.visible_bias[rows],
         model.hidden_bias[columns],
         model.visible_units.take(np.flatnonzero(visible)),
         model.hidden_units.take(np.flatnonzero(hidden)),
         model.temperature,
-        lateral=None if model.lateral is None else model.lateral[rows][:, rows],
+        lateral=None if model.lateral is None or not len(rows) else model.lateral[rows][:, rows],
     )
+
+
+def _whole(matrix: Any) -> Any:
+    """Return a matrix that may have no entries in a form that a model takes."""
+    return matrix if 0 not in matrix.shape else sp.csr_array(matrix.shape)
 
 
 def features_of(model: MRF, visible: Any, hidden: Any) -> tuple[Indices, Indices]:
@@ -81,13 +86,13 @@ def pieces(model: MRF) -> Iterator[MRF]:
     for part in range(count):
         v, h = slice(*row_ends[part : part + 2]), slice(*column_ends[part : part + 2])
         yield MRF(
-            _block(weights, v, h),
+            _whole(_block(weights, v, h)),
             b[v],
             c[h],
             model.visible_units.take(order_v[slice(*ends_v[part : part + 2])]),
             model.hidden_units.take(order_h[slice(*ends_h[part : part + 2])]),
             model.temperature,
-            lateral=None if lateral is None else _block(lateral, v, v),
+            lateral=None if lateral is None or v.start == v.stop else _block(lateral, v, v),
         )
 
 

@@ -21,6 +21,7 @@ from .ordering import elimination_order
 
 _MOST_NEIGHBOURS = {True: 16, False: 32}  # on average, on a bipartite graph that may be eliminated, and on another
 _SMALL = 64  # variables that may be coupled to any number of others
+_LARGE, _SMALL_PART = 20_000, 1000  # variables of a model, and of a connected part of it
 
 
 class GridArrays(NamedTuple):
@@ -156,15 +157,21 @@ def ordered_factors(model: MRF, *, stop_above: float = 40.0) -> tuple[Factors, l
     None where a side is not discrete, and where there is no point in looking for an order.
     """
     # A dense graph has no order worth looking for: the smaller side of a bipartite one is as good, and any other
-    # one must be small. On a large one with many cycles the search itself would take long, and in vain.
+    # one must be small. On a large one with many cycles, unless it is in small parts, the search itself would take
+    # long, and in vain.
     n, edges = model.n_variables, model.n_edges
     dense = edges > _MOST_NEIGHBOURS[model.is_bipartite] / 2 * n and (model.is_bipartite or n > _SMALL)
-    if dense or (n > 20_000 and edges - n > 0.1 * n):
+    if dense or (n > _LARGE and edges - n > 0.1 * n and _largest_part(model) > _SMALL_PART):
         return None
     parts = factors(model)
     if parts is None:
         return None
     return parts, *elimination_order(len(parts.cards), parts.edges, parts.cards, stop_above=stop_above)
+
+
+def _largest_part(model: MRF) -> int:
+    visible, hidden, count = model.connected_parts
+    return int((np.bincount(visible, minlength=count) + np.bincount(hidden, minlength=count)).max())
 
 
 class Side(NamedTuple):

@@ -24,7 +24,7 @@ from .structure import Factors, grid_arrays, layer_arrays, ordered_factors
 
 # Rates of one thread, cautious figures: what a model is refused or a method preferred by.
 _PAIRS_PER_SECOND = 4e9  # one state of the enumerated side times one spin of the other
-_LATERAL = 24  # spins of the other side that couplings inside the enumerated one are worth
+_LATERAL = 8  # spins of the other side that couplings inside the enumerated one are worth
 FEATURES_PER_SECOND = 5e7  # the same for other kinds of unit
 ENTRIES_PER_SECOND = 1e8  # of transfer and elimination tables
 _MOST_ENTRIES = 27.0  # binary logarithm: 1 GiB
