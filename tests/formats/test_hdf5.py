@@ -94,7 +94,7 @@ VALUES = {"Binary": (0.0, 1.0), "Spin": (-1.0, 1.0)}
 
 
 def write_julia(path, *, kinds=("Binary", "Spin"), rbm_type="RBM", version="1.0.0", seed=3, attributes=False):
-    """A machine of 3 visible and 2 hidden variables (Potts ones with 3 colours); returns its arrays as Julia has them."""
+    """A machine of 3 visible and 2 hidden variables (of 3 colours); returns its arrays as Julia has them."""
     rng = np.random.default_rng(seed)
     arrays, shapes = {}, []
     for side, kind, n in (("visible", kinds[0], 3), ("hidden", kinds[1], 2)):
@@ -269,8 +269,8 @@ def test_damaged_files(tmp_path, monkeypatch):
         with pytest.raises(ValueError, match="model file"):
             mg.load(path)
     path.write_bytes(whole)
+    write_julia(tmp_path / "m.h5")
     with pytest.raises(ValueError, match="holds one model: leave out update"):
-        write_julia(tmp_path / "m.h5")
         mg.load(tmp_path / "m.h5", update=3)
     monkeypatch.setattr(archive, "MAX_BYTES", 64)
     with pytest.raises(ValueError, match="the limit is"):

@@ -68,7 +68,7 @@ def test_bad_evidence(tmp_path, evidence, problem):
 
 def test_evidence_given_as_a_mapping(tmp_path):
     path = write(tmp_path, SMALL)
-    with pytest.raises(ValueError, match="the state of 0 in evidence is 0.5; it must be a whole number"):
+    with pytest.raises(ValueError, match=r"the state of 0 in evidence is 0.5; it must be a whole number"):
         mg.load(path, {0: 0.5})
     assert parse_evidence("1 0 1 ") == {0: 1}
     with pytest.raises(ValueError, match="cannot read evidence file"):
@@ -185,7 +185,7 @@ def test_constants_are_written(tmp_path):
         mg.FactorModel((2, 2), ((0,), (1,)), (np.array([0.0, -1e4]), np.zeros(2))),
         mg.FactorModel((), (), (), 1.0),
     ):
-        with pytest.raises(ValueError, match="to be written|nothing to write"):
+        with pytest.raises(ValueError, match=r"to be written|nothing to write"):
             mg.save(bad, tmp_path / "bad.uai")
     assert not (tmp_path / "bad.uai").exists()
 

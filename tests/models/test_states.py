@@ -91,7 +91,7 @@ def test_a_tuple_says_its_units():
     assert mg.exact_log_z((W, B, C, "binary")) == WANTED
     assert mg.exact_log_z((W, B, C, "spin")) == mg.exact_log_z(mg.rbm(W, B, C))
     assert mg.exact_log_z((W, B, C, ("spin", "binary"))) == mg.exact_log_z(mg.rbm(W, B, C, units=("spin", "binary")))
-    with pytest.raises(ValueError, match="does not say its units: give .* 'binary'"):
+    with pytest.raises(ValueError, match=r"does not say its units: give .* 'binary'"):
         mg.estimate((W, B, C))
 
 
