@@ -4,10 +4,14 @@ from . import plots as plots
 from .answers.bounds import Bounds as Bounds
 from .answers.bounds import bound as bound
 from .answers.curve import Curve as Curve
+from .answers.difference import Difference as Difference
+from .answers.difference import difference as difference
 from .answers.estimate import Estimate as Estimate
 from .answers.estimating import estimate as estimate
 from .answers.likelihood import LogLikelihood as LogLikelihood
 from .answers.likelihood import log_likelihood as log_likelihood
+from .answers.sequence import Along as Along
+from .answers.sequence import along as along
 from .answers.thermodynamics import Thermodynamics as Thermodynamics
 from .answers.thermodynamics import thermodynamics as thermodynamics
 from .exact import ModelTooLarge as ModelTooLarge

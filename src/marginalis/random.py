@@ -29,6 +29,7 @@ METROPOLIS = 16  # proposals of the first sweep; the next sweep takes the next n
 
 # Purposes of other streams than a run's own (see `stream`)
 REVERSE, PILOT, QUENCH, OPINION = 1, 2, 3, 4
+SEQUENCE = 1 << 16  # and the number of a model in a sequence
 
 
 def philox(counter: Any, key: tuple[int, int]) -> tuple[NDArray[np.uint64], ...]:

@@ -60,7 +60,13 @@ def fit_schedule(plan: Plan, threads: int) -> Array:
     betas = np.linspace(0.0, 1.0, coarse + 1)
     for stage in (0, 1):
         pilot = replace(
-            plan, betas=betas, chains=PILOT_CHAINS, first_chain=PILOT_CHAINS * stage, seed=stream(plan.seed, PILOT)
+            plan,
+            betas=betas,
+            chains=PILOT_CHAINS,
+            first_chain=PILOT_CHAINS * stage,
+            seed=stream(plan.seed, PILOT),
+            resample=0.0,
+            populations=0,
         )
         recorder = Recorder(np.arange(1, coarse + 1), PILOT_CHAINS)
         drive.run(pilot.settled("auto"), threads, lambda fraction: None, recorder)

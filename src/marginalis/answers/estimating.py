@@ -64,6 +64,8 @@ def estimate_knowing(
     if tolerance is not None:
         if chosen["chains"] is not None or record:
             raise ValueError("tolerance chooses the chains itself: leave out chains and record (a plot of the curve)")
+        if chosen["resample"]:
+            raise ValueError("tolerance chooses the chains itself, which are not resampled: leave out resample")
         return to_tolerance(model, tolerance, budget, workers, progress, rows, **plan_options(chosen))
     if budget is not None:
         raise ValueError("budget goes with tolerance")

@@ -157,9 +157,9 @@ def _log_z(
                 max_seconds=_CHEAP,
             )
         except ValueError:  # too large, or no exact method vouches for its accuracy
-            known = {name: options.get(name) for name in ("tolerance", "budget")}
-            rest: Any = {name: value for name, value in options.items() if name not in (*known, "record")}
-            given = estimate_knowing(_some_rows(model, data), model, *known.values(), False, rest)
+            rest: Any = {x: value for x, value in options.items() if x not in ("tolerance", "budget", "record")}
+            goal, budget = options.get("tolerance"), options.get("budget")
+            given = estimate_knowing(_some_rows(model, data), model, goal, budget, False, rest)
     if isinstance(given, LogLikelihood):  # its interval is not one of F
         raise ValueError("log_z is a LogLikelihood; it must be the estimate of ln Z, or a number")
     if not (hasattr(given, "log_z") and hasattr(given, "interval")):

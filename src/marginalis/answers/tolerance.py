@@ -65,7 +65,8 @@ def to_tolerance(
 ) -> Estimate:
     """Estimate F until half of its 95 % interval is at most `tolerance`, or `budget` seconds have gone.
 
-    `rows` of data hint at where the modes are. `options` are those of `ready_plan`; steps or a list of β that are given stay as they are.
+    `rows` of data hint at where the modes are. `options` are those of `ready_plan`; steps or a list of β that are given
+    stay as they are.
     """
     goal = real_number(tolerance, "tolerance")
     if goal <= 0.0:

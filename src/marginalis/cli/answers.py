@@ -17,6 +17,7 @@ from ..answers.likelihood import log_likelihood
 from ..exact import METHODS as EXACT_METHODS
 from ..exact import ModelTooLarge, cheapest, duration, exact_log_z
 from ..formats import files, tables
+from ..formats.model_files import load
 from ..formats.uai import write_pr
 from ..models.factors import FactorModel
 from ..models.model import MRF
@@ -127,6 +128,24 @@ def thermodynamics(
         from .. import plots
 
         plots.save(plots.thermodynamics(result), plot)
+
+
+@app.command()
+@takes_model
+@takes_flags(leave_out=("base", "resample", "populations", "summed"))
+def difference(
+    model: ModelFile,
+    other: Annotated[str, typer.Argument(metavar="MODEL_B", help="Another model of the same variables.")],
+    options: dict[str, Any],
+    as_json: Json = False,
+) -> None:
+    """Estimate ln Z of MODEL_B less that of MODEL, along the direct path between them."""
+    from ..answers.difference import difference as run_difference
+
+    first, last = model.load_pairs(), load(other)
+    if isinstance(last, FactorModel):
+        raise ValueError(f"{other} has factors of three variables, or zeros: there is no path to it")
+    _print(run_difference(first, last, **read_files(options, last)), as_json)
 
 
 def _print(result: Any, as_json: bool, log10: bool = False) -> None:

@@ -51,6 +51,7 @@ def run_both(plan: Plan, threads: int, tick: Tick, recorder: Recorder | None = N
         part = slice(chains.start, chains.stop)
         population = begun.population(chains)
         populations = Populations(plan, chains) if plan.populations else None
+        earlier = 0.0 if plan.start_log_weights is None else plan.start_log_weights[part]
         while population.step < plan.steps:
             k = population.step
             stop = min(k + population.stride, plan.steps)
@@ -61,20 +62,20 @@ def run_both(plan: Plan, threads: int, tick: Tick, recorder: Recorder | None = N
             population.advance(stop)
             if recorder is not None and stop in recorder:
                 states = None if recorder.measure is None else population.states()
-                so_far = population.log_weights
+                so_far = population.log_weights + earlier
                 recorder.record(stop, part, so_far if populations is None else populations.of_chains(so_far), states)
             if populations is not None and stop == populations.next_look(stop - 1):
-                ancestors = populations.choose(stop, population.log_weights)
+                ancestors = populations.choose(stop, population.log_weights + earlier)
                 if ancestors is not None:
                     population.choose(ancestors)
             yield (stop - k) * len(chains)
         if populations is None:
-            log_weights[part] = population.log_weights
+            log_weights[part] = population.log_weights + earlier
         else:
             of = slice(first // plan.population_size, chains.stop // plan.population_size)
-            log_weights[of] = populations.of_populations(population.log_weights)
+            log_weights[of] = populations.of_populations(population.log_weights + earlier)
         if marginal is not None:
-            marginal[part] = population.marginal_log_weights
+            marginal[part] = population.marginal_log_weights + earlier
 
     run_jobs(job, range(0, plan.chains, size), plan.steps * plan.chains, threads, tick)
     return log_weights + shift, None if marginal is None else marginal + shift

@@ -112,6 +112,33 @@ def rearrange(model: MRF, summed: Sequence[Any], visible: Indices | None = None)
     )
 
 
+def shared_split(a: MRF, b: MRF) -> tuple[MRF, MRF]:
+    """Return two models of the same variables with the same ones summed out, in neither coupled to each other."""
+    if list(a.labels) != list(b.labels):
+        raise ValueError("a and b are models of other variables: their labels differ")
+    if _same_split(a, b):
+        return a, b
+    if a.is_bipartite and _same_split(a.transposed(), b):
+        return a.transposed(), b
+    split = split_variables(_graph(a) + _graph(b))
+    summed = [a.labels[i] for i in split.hidden]
+    return rearrange(a, summed, split.visible), rearrange(b, summed, split.visible)
+
+
+def _same_split(a: MRF, b: MRF) -> bool:
+    return np.array_equal(a.split.visible, b.split.visible) and np.array_equal(a.split.hidden, b.split.hidden)
+
+
+def _graph(model: MRF) -> Any:
+    """Return the graph of a model in the caller's numbers, as a symmetric matrix."""
+    v, h = model.split.visible, model.split.hidden
+    pairs = [(v[model.edges[:, 0]], h[model.edges[:, 1]]), (v[model.lateral_edges[:, 0]], v[model.lateral_edges[:, 1]])]
+    i, j = (np.concatenate([pair[side] for pair in pairs]) for side in (0, 1))
+    n = model.n_variables
+    half = sp.csr_array((np.ones(len(i), dtype=np.int8), (i, j)), shape=(n, n))
+    return sp.csr_array(half + half.T)
+
+
 def numbers_of(model: MRF, labels: Any) -> Indices:
     """Return the numbers of the variables with these labels, sorted; each must exist, once."""
     if isinstance(labels, str | bytes) or not np.iterable(labels):

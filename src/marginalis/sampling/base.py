@@ -81,7 +81,7 @@ class Base:
         return sweep_blocks(both, model.visible_units.owners(len(self.visible)), model.n_visible)
 
 
-def make_base(base: str | Base | Sequence[ArrayLike], model: MRF) -> Base:
+def make_base(base: str | Base | MRF | Sequence[ArrayLike], model: MRF) -> Base:
     """Return the base that `base` asks for.
 
     ``"uniform"`` is the paper's; ``"biases"`` keeps the model's own fields and leaves out the coupling;

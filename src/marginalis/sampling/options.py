@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_args, get_ty
 
 from numpy.typing import ArrayLike
 
+from ..models.model import MRF
 from .base import Base
 
 Method = Literal["mais", "mais-v", "mais-h", "ais"]
@@ -50,7 +51,7 @@ class PlanOptions(TypedDict, total=False):
         "default, linear if steps are given",
     ]
     base: Annotated[
-        str | Base | Sequence[ArrayLike] | None,
+        str | Base | MRF | Sequence[ArrayLike] | None,
         "where the path starts: 'uniform', the default if steps or a schedule is given, else a second opinion; "
         "'biases', the model's own fields without couplings; 'mean-field'; 'quenches', a mixture fitted to short runs; "
         "what `data_base` makes of data; or a pair (visible fields, hidden fields)",

@@ -45,6 +45,7 @@ class Plan:
     populations: int = 0  # that resampling cuts the chains into; 0 without it
     mixture: Mixture | None = None  # that the sampled side starts from, in the place of the base
     start: Array | None = None  # states of the sampled side, a row per chain; drawn from P_0 without them
+    start_log_weights: Array | None = None  # of these chains, from an earlier run; 0 without them
 
     @property
     def steps(self) -> int:
