@@ -50,13 +50,14 @@ def exact_log_z(
 
     ``"auto"`` takes the cheapest of the methods that apply:
 
-    - ``"enumeration"``: sum over all states of the smaller side, the other side summed out in closed form;
+    - ``"enumeration"``: sum over all states of the smaller side, the other side summed out in closed form; on a graph
+      that is not bipartite, over those of the visible variables;
     - ``"layers"``: a deep Boltzmann machine layer by layer;
-    - ``"transfer"``: a two-dimensional lattice site by site, any couplings and fields;
+    - ``"transfer"``: a two-dimensional lattice, square or triangular, site by site, any couplings and fields;
     - ``"elimination"``: variables of a sparse graph one by one, along an order of low width;
-    - ``"kac-ward"``: an open two-dimensional lattice without fields, by a determinant;
-    - ``"kaufman"``: the homogeneous torus without fields, by its closed formula;
-    - ``"gaussian"``: Gaussian units on both sides, in closed form.
+    - ``"kac-ward"``: an open square lattice without fields, by a determinant;
+    - ``"kaufman"``: the homogeneous square torus without fields, by its closed formula;
+    - ``"gaussian"``: Gaussian units only, on any graph, in closed form.
 
     Raises `ModelTooLarge` when none would finish within `max_seconds`.
     """
