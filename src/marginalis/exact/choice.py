@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import time
+from typing import Any
 
 import numpy as np
 
 from ..checks import one_of, real_number
+from ..models.factors import FactorModel
 from ..models.layered import as_model
 from ..models.model import MRF
 from ..parallel.progress import ticker
 from ..parallel.threads import Tick, cores
+from .factored import factored_way
 from .parts import isolated, log_z_of_isolated, pieces, submodel
 from .ways import EPS, PROMISED, SOON, WAYS, Way
 
@@ -39,7 +42,7 @@ class ExactLogZ(float):
 
 
 def exact_log_z(
-    model: MRF,
+    model: Any,
     *,
     method: str = "auto",
     threads: int | None = None,
@@ -47,6 +50,8 @@ def exact_log_z(
     max_seconds: float = 3600.0,
 ) -> ExactLogZ:
     """Return the exact ln Z, with the attribute ``method`` that says how it was found.
+
+    `model` is anything that `as_model` takes, or a `FactorModel`, which is summed by elimination.
 
     ``"auto"`` takes the cheapest of the methods that apply:
 
@@ -61,14 +66,15 @@ def exact_log_z(
 
     Raises `ModelTooLarge` when none would finish within `max_seconds`.
     """
-    model = as_model(model)
+    model = _summable(model)
     threads = cores(threads)
     start = time.perf_counter()
+    offset = model.offset if isinstance(model, FactorModel) else model.natural.offset
     ways = _applicable(model, method, threads, max_seconds)
     for k, (name, way) in enumerate(ways):
         try:
             with ticker(progress, f"exact, {name}") as tick:
-                value = _vouched(way, model.natural.offset, threads, tick)
+                value = _vouched(way, offset, threads, tick)
         except ModelTooLarge:
             raise
         except ValueError:  # a method may find that it cannot vouch for its accuracy: on to the next
@@ -77,6 +83,14 @@ def exact_log_z(
             continue
         return ExactLogZ.of(value, name, time.perf_counter() - start)
     raise AssertionError("a way returns or raises")
+
+
+def _summable(model: Any) -> MRF | FactorModel:
+    """Return a model of pairs if it is one, otherwise its factors without impossible states."""
+    if isinstance(model, FactorModel):
+        model = model.given()
+        return model if model.why_not_annealed() else model.as_mrf()
+    return as_model(model)
 
 
 def _vouched(way: Way, offset: float, threads: int, tick: Tick) -> float:
@@ -99,32 +113,36 @@ def _vouched(way: Way, offset: float, threads: int, tick: Tick) -> float:
 
 
 def cheapest(
-    model: MRF, *, method: str = "auto", threads: int | None = None, max_seconds: float = 3600.0
+    model: MRF | FactorModel, *, method: str = "auto", threads: int | None = None, max_seconds: float = 3600.0
 ) -> tuple[str, Way]:
     """Return the method that `exact_log_z` would try first, or raise its error."""
     return _applicable(model, method, cores(threads), max_seconds)[0]
 
 
-def _applicable(model: MRF, method: str, threads: int, max_seconds: float) -> list[tuple[str, Way]]:
+def _applicable(model: MRF | FactorModel, method: str, threads: int, max_seconds: float) -> list[tuple[str, Way]]:
     """Return the methods that apply and fit the time, cheapest first; at least one, or raise."""
     one_of(method, METHODS, "method")
     limit = real_number(max_seconds, "max_seconds")
-    if method == "auto":
+    if method == "auto" and isinstance(model, MRF):
         apart = _without_isolated(model, threads, limit)
         if apart is not None:
             return apart
     found: list[tuple[str, Way]] = []
-    for name in METHODS[1:] if method == "auto" else (method,):
-        if name == "elimination" and any(way.seconds < SOON and way.is_sure for _, way in found):
-            continue  # finding an order is work in itself
-        way = WAYS[name](model, threads)
-        if way is not None:
-            found.append((name, way))
+    names = METHODS[1:] if method == "auto" else (method,)
+    if isinstance(model, FactorModel):
+        found = [(name, factored_way(model)) for name in names if name == "elimination"]
+    else:
+        for name in names:
+            if name == "elimination" and any(way.seconds < SOON and way.is_sure for _, way in found):
+                continue  # finding an order is work in itself
+            way = WAYS[name](model, threads)
+            if way is not None:
+                found.append((name, way))
     found.sort(key=lambda pair: pair[1].seconds)
     fitting = [(name, way) for name, way in found if way.seconds <= limit]
     if fitting:
         return fitting
-    parts = _by_parts(model, threads, limit) if method == "auto" else None
+    parts = _by_parts(model, threads, limit) if method == "auto" and isinstance(model, MRF) else None
     if parts is not None:
         return [("parts", parts)]
     if not found:

@@ -30,7 +30,7 @@ _BUT_EXACT = "the exact methods can sum it"
 _EPS = 2.0**-50  # of the entries of a table, within which it is a sum of functions of one variable each
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FactorModel:
     """Discrete variables and the factors that join them.
 
@@ -69,6 +69,10 @@ class FactorModel:
             raise ValueError("tables must be finite or -inf")
         for table in self.tables:
             frozen(table)
+
+    def __repr__(self) -> str:
+        """Say how large it is; tables may have millions of entries."""
+        return f"<FactorModel of {self.n_variables} variables, {len(self.scopes)} factors>"
 
     @cached_property
     def _entries(self) -> Array:
