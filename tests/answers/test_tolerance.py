@@ -11,7 +11,7 @@ from conftest import moments_model, z_score
 import marginalis as mg
 from marginalis.answers import confidence, tolerance
 from marginalis.examples import rbm_gaussian, rbm_hopfield
-from marginalis.random import PILOT, stream
+from marginalis.random import OPINION, PILOT, QUENCH, stream
 from marginalis.sampling import settle
 
 
@@ -120,7 +120,7 @@ def test_bad_arguments(options, message):
 
 def test_pilots_are_no_chains_of_the_answer(plans):
     model = rbm_hopfield(10, 20, temperature=1 / 8, seed=1)
-    r = mg.estimate(model, tolerance=0.05, seed=4, first_chain=500)
+    r = mg.estimate(model, tolerance=0.05, seed=4, first_chain=500, base="uniform")
     own = stream(4, PILOT)
     pilots, answers = [p for p in plans if p.seed == own], [p for p in plans if p.seed == 4]
     assert own != 4
@@ -136,6 +136,17 @@ def test_pilots_are_no_chains_of_the_answer(plans):
     # short steps first, where the weights of a cold model change most
     assert r.schedule == "adaptive"
     assert np.interp(0.5, np.linspace(0, 1, r.steps + 1), answers[-1].betas) < 0.4
+
+
+def test_opinions_are_no_chains_of_the_answer(plans):
+    """Where the path is left open, all that is run before the choice has streams of its own."""
+    r = mg.estimate(rbm_hopfield(10, 20, temperature=1 / 8, seed=1), tolerance=0.05, seed=4, first_chain=500)
+    others = {stream(4, purpose) for purpose in (PILOT, QUENCH, OPINION)}
+    assert {p.seed for p in plans} == {4} | others
+    answers = [p for p in plans if p.seed == 4]
+    assert answers == plans[-len(answers) :]
+    assert [(p.first_chain, p.chains) for p in answers][-1] == r.record.runs[-1][1:]
+    assert min(p.first_chain for p in answers) == 500
 
 
 def test_the_plan_is_usually_enough(plans):
@@ -228,6 +239,6 @@ def test_rounding_ends_the_search(monkeypatch):
 def test_single_precision_gives_way(monkeypatch, plans):
     """Where its rounding alone is wider than the tolerance."""
     monkeypatch.setattr(settle, "_SINGLE", 1e-2)
-    r = mg.estimate(rbm_gaussian(8, 12, temperature=0.2), tolerance=0.05)
+    r = mg.estimate(rbm_gaussian(8, 12, temperature=0.2), tolerance=0.05, base="uniform")
     assert half_width(r) <= 0.05
     assert {plan.precision for plan in plans[2:]} == {"double"}
