@@ -80,6 +80,8 @@ def test_a_graph_restricted_machine_has_the_sign_of_a_cost():
     state = {"_linear": h, "_quadratic": j, "_edge_idx_i": edges[:, 0], "_edge_idx_j": edges[:, 1], "_visible_idx": B}
     model = mg.from_edges(edges, coupling=-j, field=-h)
     assert mg.exact_log_z(state) == mg.exact_log_z(model)
+    for side in ("visible_bias", "hidden_bias"):  # ln Z would not tell the sign of all fields at once
+        assert np.array_equal(getattr(mg.as_model(state), side), getattr(model, side))
     module = Module(**state)
     module.nodes = ["a", "b", "c", "d"]
     assert mg.as_model(module).labels == ("a", "b", "c", "d")
