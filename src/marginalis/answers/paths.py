@@ -84,7 +84,7 @@ def choose_path(plan: Plan, workers: int, sides: bool, rows: Array | None = None
         if rows is not None and candidate.method != "mais-h" and candidate.remainder.model is candidate.model:
             named = replace(candidate, mixture=mixture_of_rows(candidate, rows), base_name="rows of data")
             opinions.append(_ask("rows of data", named, workers))
-    best = max(opinions, key=lambda x: x.log_z - _APART * x.error)
+    best = max(opinions, key=_surely)
     agreeing = [x for x in opinions if not _lower(x, best)]
     chosen = min(agreeing, key=lambda x: x.cost(plan.steps) * (_WORTH if x.name == "uniform" else 1.0))
     return fitted(chosen.plan, workers), opinions
@@ -116,6 +116,11 @@ def _ask(name: str, plan: Plan, workers: int) -> Opinion:
     return Opinion(name, plan, pilot.log_z0 + log_mean_exp(log_weights), error, math.log1p(r), steps)
 
 
+def _surely(opinion: Opinion) -> float:
+    """Return what an opinion vouches for: a few uneven weights may say anything."""
+    return opinion.log_z - _APART * opinion.error
+
+
 def _lower(one: Opinion, other: Opinion) -> bool:
     """Whether one estimate lies below another by more than both errors explain."""
     return other.log_z - one.log_z > _APART * math.hypot(one.error, other.error)
@@ -129,7 +134,7 @@ def is_left_to_us(options: PlanOptions) -> bool:
 def convicted_by(result: Estimate, opinions: list[Opinion]) -> Opinion | None:
     """Return the opinion that has seen most of what an estimate has missed, if there is one."""
     above = [x for x in opinions if x.log_z - result.log_z > _APART * math.hypot(x.error, result.stderr)]
-    return max(above, key=lambda x: x.log_z, default=None)
+    return max(above, key=_surely, default=None)
 
 
 def with_note(result: Estimate, opinions: list[Opinion]) -> Estimate:
