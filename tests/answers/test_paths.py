@@ -19,7 +19,7 @@ def quiet(fraction):
     pass
 
 
-def switching(visible=64, strength=2.0, seed=1, features=1):
+def switching(visible=100, strength=2.0, seed=1, features=1):
     """An RBM whose features switch on at β = 1: for every β < 1 the phase with one of them on has no weight."""
     rng = np.random.default_rng(seed)
     w = strength * np.sign(rng.normal(size=(visible, features)))
@@ -74,7 +74,7 @@ def test_a_mixture_finds_what_its_rows_hold():
 def test_quenches_end_in_both_phases():
     model = switching()
     rows = quench(make_plan(model, method="mais-v", seed=2), 2)
-    overlap = rows @ np.sign(model.weights[:, 0]) / 64
+    overlap = rows @ np.sign(model.weights[:, 0]) / 100
     assert 0.05 < np.mean(overlap > 0.8) < 0.95
 
 
@@ -94,7 +94,7 @@ def test_likelihoods_ask_their_rows(monkeypatch):
     model = switching()
     rng = np.random.default_rng(0)
     rows = np.concatenate(
-        [np.sign(rng.normal(size=(50, 64))), np.repeat(np.sign(model.weights[:, 0])[None], 50, axis=0)]
+        [np.sign(rng.normal(size=(50, 100))), np.repeat(np.sign(model.weights[:, 0])[None], 50, axis=0)]
     )
     exact = mg.log_likelihood(model, rows)
     monkeypatch.setattr("marginalis.answers.likelihood._CHEAP", 0.0)
