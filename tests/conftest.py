@@ -18,6 +18,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import settings
 from scipy.special import logsumexp
 
@@ -283,6 +284,18 @@ def plans(monkeypatch):
 def z_score(sample, expected) -> float:
     """Deviation of a sample mean from `expected`, in standard errors."""
     return float((np.mean(sample) - expected) / (np.std(sample, ddof=1) / math.sqrt(len(sample))))
+
+
+def dense(matrix):
+    return matrix.toarray() if sp.issparse(matrix) else matrix
+
+
+def assert_moments(rows, mean, second):
+    """Compare all means and all products of pairs with E[v] and E[vvᵀ]."""
+    for i in range(rows.shape[1]):
+        assert abs(z_score(rows[:, i], mean[i])) < 4.5
+        for j in range(i):
+            assert abs(z_score(rows[:, i] * rows[:, j], second[i, j])) < 4.5
 
 
 def make_estimate(log_weights, **changes):
