@@ -29,7 +29,8 @@ def test_estimate_and_exact_agree(model, tmp_path):
         2000,
         "numba",
     )
-    weights = np.load(out, allow_pickle=False)
+    with np.load(out, allow_pickle=False) as file:
+        weights = dict(file)
     assert weights["log_weights"].shape == (2000,)
     assert plot.read_bytes().startswith(b"\x89PNG")
 
