@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import marginalis as mg
-from marginalis.confidence import log_mean_exp
+from marginalis.answers.confidence import log_mean_exp
 from marginalis.examples import rbm_gaussian, rbm_hopfield
 
 CHAINS, INSTANCES = 1000, 5

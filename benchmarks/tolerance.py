@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import marginalis as mg
-from marginalis.adaptive import ready_plan
+from marginalis.answers.adaptive import ready_plan
 from marginalis.examples import rbm_gaussian, rbm_hopfield
 
 MODELS: dict[str, Callable[[], Any]] = {

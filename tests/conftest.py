@@ -18,12 +18,15 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import settings
 from scipy.special import logsumexp
 
 import marginalis as mg
 from marginalis import cli
-from marginalis.units import Categorical
+from marginalis.answers.record import Record
+from marginalis.engines import drive
+from marginalis.models.units import Categorical
 
 settings.register_profile("seeded", derandomize=True)  # a test that passes once passes always
 settings.load_profile("seeded")
@@ -87,6 +90,20 @@ def states(units, features: int) -> np.ndarray:
     return np.array(list(itertools.product(values, repeat=features)))
 
 
+def brute_log_z(energy, *values):
+    """ln Σ exp(−energy(x)) over all states."""
+    return np.logaddexp.reduce([-energy(np.array(x)) for x in itertools.product(*values)])
+
+
+def energy_of(model, x):
+    """Energy of a state of two-state units given in the caller's order, from the model's own parameters."""
+    v, h = x[model.split.visible], x[model.split.hidden]
+    total = v @ model.visible_bias + h @ model.hidden_bias + v @ (model.weights @ h) + model.offset
+    if model.lateral is not None:
+        total += 0.5 * v @ (model.lateral @ v)
+    return -total / model.temperature
+
+
 @dataclass
 class Moments:
     """Exact moments of a chain's weight over all paths."""
@@ -112,9 +129,12 @@ class PathSums:
         t = model.temperature
         weights = model.weights.toarray() if model.is_sparse else model.weights
         target = ((v @ model.visible_bias)[:, None] + h @ model.hidden_bias + v @ weights @ h.T + model.offset) / t
+        if model.lateral is not None:
+            target += (0.5 / t) * ((v @ model.lateral) * v).sum(axis=1)[:, None]
         b0, c0 = base if base is not None else (np.zeros(v.shape[1]), np.zeros(h.shape[1]))
         start = (v @ b0)[:, None] + h @ c0
         self.v_states, self.h_states, self.sweeps = v, h, sweeps
+        self.is_bipartite, self.owners = model.is_bipartite, model.visible_units.owners(v.shape[1])
         self.log_p = [(1 - beta) * start + beta * target for beta in betas]
         # not np.logaddexp.reduce, which adds one term after the other: its rounding would show in strict tests
         self.log_z = logsumexp(target)
@@ -126,8 +146,20 @@ class PathSums:
 
     def tau(self, k):
         """τ_k[v, v′]: blocked Gibbs, with `sweeps` Metropolis sweeps over the hidden units in between."""
+        if not self.is_bipartite:
+            return np.einsum("vh,hvw->vw", self.conditional(k, 1), self.one_by_one(k))
         sweep = np.linalg.matrix_power(self.metropolis(k), self.sweeps) if self.sweeps else np.eye(len(self.h_states))
         return self.conditional(k, 1) @ sweep @ self.conditional(k, 0).T
+
+    def one_by_one(self, k):
+        """G[h, v, v′]: given h, each visible variable in turn from its law given all others."""
+        whole = np.eye(len(self.v_states))[None]
+        for variable in np.unique(self.owners):
+            others = self.v_states[:, self.owners != variable]
+            same = (others[:, None] == others[None]).all(axis=2)
+            log_p = np.where(same, self.log_p[k].T[:, None, :], -np.inf)
+            whole = whole @ np.exp(log_p - np.logaddexp.reduce(log_p, axis=2, keepdims=True))
+        return whole
 
     def metropolis(self, k):
         """M[h, h′]: one single-flip proposal per hidden unit in order, on P_k(h); two-state units only."""
@@ -232,16 +264,44 @@ def command(*args, cwd=None, encoding="utf-8") -> subprocess.CompletedProcess:
     return subprocess.CompletedProcess(words, code, *texts)
 
 
+def quiet(fraction):
+    """Hears how far a run is, and says nothing."""
+
+
+def log_weights(plan, engine, threads=1):
+    """ln W of every chain of a plan, run by this engine."""
+    return drive.run(plan.settled(engine), threads, quiet)
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """All plans that are run, as they are run."""
+    found, run = [], drive.run_both
+    monkeypatch.setattr(drive, "run_both", lambda plan, *rest: found.append(plan) or run(plan, *rest))
+    return found
+
+
 def z_score(sample, expected) -> float:
     """Deviation of a sample mean from `expected`, in standard errors."""
     return float((np.mean(sample) - expected) / (np.std(sample, ddof=1) / math.sqrt(len(sample))))
 
 
+def dense(matrix):
+    return matrix.toarray() if sp.issparse(matrix) else matrix
+
+
+def assert_moments(rows, mean, second):
+    """Compare all means and all products of pairs with E[v] and E[vvᵀ]."""
+    for i in range(rows.shape[1]):
+        assert abs(z_score(rows[:, i], mean[i])) < 4.5
+        for j in range(i):
+            assert abs(z_score(rows[:, i] * rows[:, j], second[i, j])) < 4.5
+
+
 def make_estimate(log_weights, **changes):
     """An estimate from these log-weights, as if they had been run."""
-    given = dict(
-        log_weights=np.asarray(log_weights, float),
-        log_z0=2.0,
+    recorded = dict(
+        model="abc",
         variables=10,
         method="mais-v",
         steps=100,
@@ -249,8 +309,10 @@ def make_estimate(log_weights, **changes):
         base="uniform",
         transition="gibbs",
         engine="numba",
-        seconds=0.5,
+        precision="single",
         runs=((0, 0, len(log_weights)),),
-        fingerprint="abc",
+        seconds=0.5,
     )
+    record = Record(**{name: changes.pop(name, value) for name, value in recorded.items()})
+    given = dict(log_weights=np.asarray(log_weights, float), log_z0=2.0, record=record, fingerprint="abc")
     return mg.Estimate(**(given | changes))

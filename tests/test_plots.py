@@ -9,9 +9,10 @@ from conftest import make_estimate, random_rbm
 from scipy.integrate import trapezoid
 
 import marginalis as mg
-from marginalis import confidence, plots
-from marginalis.confidence import relative_error
-from marginalis.curve import Curve
+from marginalis import plots
+from marginalis.answers import confidence
+from marginalis.answers.confidence import relative_error
+from marginalis.answers.curve import Curve
 
 RNG = np.random.default_rng(5)
 WEIGHTS = {

@@ -1,4 +1,4 @@
-"""Free energies of bipartite Markov random fields by (marginalized) annealed importance sampling."""
+"""Free energies of Markov random fields by (marginalized) annealed importance sampling."""
 
 # ruff: noqa: F403, F405
 from __future__ import annotations
@@ -12,25 +12,33 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "MRF",
+    "Along",
     "BipartiteMRF",
     "Bounds",
     "Curve",
+    "Difference",
     "Estimate",
+    "FactorModel",
     "LogLikelihood",
     "ModelTooLarge",
     "Thermodynamics",
+    "along",
     "as_model",
     "bound",
     "data_base",
     "dbm",
+    "difference",
     "estimate",
     "exact_log_z",
     "from_bqm",
     "from_edges",
     "from_graph",
+    "from_matrix",
     "from_tables",
     "ising_grid",
     "load",
+    "load_updates",
     "log_likelihood",
     "plots",
     "potts",

@@ -7,21 +7,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from . import grids
 from .checks import whole
-from .graphs import from_edges
-from .models import BipartiteMRF, dbm, rbm
-from .units import Array
+from .models import grids
+from .models.graphs import from_edges
+from .models.layered import dbm, rbm
+from .models.model import MRF
+from .models.units import Array
 
 
-def rbm_gaussian(visible: int = 20, hidden: int = 40, *, temperature: float = 1.0, seed: int = 0) -> BipartiteMRF:
+def rbm_gaussian(visible: int = 20, hidden: int = 40, *, temperature: float = 1.0, seed: int = 0) -> MRF:
     """RBM with w_ij ~ N(0, 1/n), n = |V|+|H|, and biases uniform in ±0.001."""
     rng, b, c = _biases(visible, hidden, seed)
     weights = rng.normal(scale=(visible + hidden) ** -0.5, size=(visible, hidden))
     return rbm(weights, b, c, temperature=temperature)
 
 
-def rbm_hopfield(visible: int = 20, hidden: int = 40, *, temperature: float = 1.0, seed: int = 0) -> BipartiteMRF:
+def rbm_hopfield(visible: int = 20, hidden: int = 40, *, temperature: float = 1.0, seed: int = 0) -> MRF:
     """RBM with w_ij = ±1/√|V| at random and biases uniform in ±0.001 (section on convergence)."""
     rng, b, c = _biases(visible, hidden, seed)
     weights = rng.choice([-1.0, 1.0], size=(visible, hidden)) / np.sqrt(visible)
@@ -35,7 +36,7 @@ def random_dbm(
     units: str = "binary",
     temperature: float = 1.0,
     seed: int = 0,
-) -> BipartiteMRF:
+) -> MRF:
     """DBM with layers of these sizes, weights N(0, scale²/(n_l + n_{l+1})) and biases uniform in ±0.001."""
     sizes = [whole(n, "layers", 1, 10**7) for n in sizes]
     rng = np.random.default_rng(whole(seed, "seed", 0, 2**64 - 1))
@@ -52,7 +53,7 @@ def ising_grid(
     periodic: bool = False,
     temperature: float = 1.0,
     seed: int = 0,
-) -> BipartiteMRF:
+) -> MRF:
     """Ising lattice whose couplings and fields are numbers or random (see `draw`)."""
     sizes, couplings, rng = _lattice(shape, coupling, seed)
     fields = draw(field, sizes, rng, "field")
@@ -67,7 +68,7 @@ def potts_grid(
     periodic: bool = False,
     temperature: float = 1.0,
     seed: int = 0,
-) -> BipartiteMRF:
+) -> MRF:
     """Potts lattice whose couplings are a number or random (see `draw`)."""
     sizes, couplings, _ = _lattice(shape, coupling, seed)
     return grids.potts_grid(sizes, q, coupling=couplings, periodic=periodic, temperature=temperature)
@@ -91,7 +92,7 @@ def chimera(
     field: str = "0",
     temperature: float = 1.0,
     seed: int = 0,
-) -> BipartiteMRF:
+) -> MRF:
     """Spins on a Chimera graph of rows × columns cells, each a complete bipartite graph of two shores.
 
     Spin ((r·columns + c)·2 + side)·shore + k; side 0 is coupled down the columns, side 1 along the rows.

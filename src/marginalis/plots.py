@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from scipy.special import boxcox, expit
 
-from . import confidence
-from .answer import Estimate, decimals
-from .bounds import Bounds
-from .files import write_whole
-from .thermal import Thermodynamics
-from .units import Array
+from .answers import confidence
+from .answers.bounds import Bounds
+from .answers.estimate import Estimate, decimals
+from .answers.thermodynamics import Thermodynamics
+from .formats.files import write_whole
+from .models.units import Array
 
 FORMATS = ("png", "pdf", "svg", "jpg")
 COLOURS = ("#c44e52", "#4c72b0", "#55a868", "#8172b3")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .units import Array
+from .checks import Array
 
 MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 KEY_STEPS = 0x9E3779B9, 0xBB67AE85
@@ -23,10 +23,13 @@ MASK = 0xFFFFFFFF
 # joint state, so that its v-path is the very path that mAIS-V takes with the same seed.
 VISIBLE, HIDDEN, JOINT = 0, 1, 2
 TARGET = 3  # exact draws from the target distribution itself, whichever sides they go through
+RESAMPLE = 4  # of a population, whose number is that of its first chain
+MIXTURE = 5  # the component of a mixture that a path starts from
 METROPOLIS = 16  # proposals of the first sweep; the next sweep takes the next number
 
 # Purposes of other streams than a run's own (see `stream`)
-REVERSE, PILOT = 1, 2
+REVERSE, PILOT, QUENCH, OPINION = 1, 2, 3, 4
+SEQUENCE = 1 << 16  # and the number of a model in a sequence
 
 
 def philox(counter: Any, key: tuple[int, int]) -> tuple[NDArray[np.uint64], ...]:

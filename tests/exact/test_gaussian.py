@@ -11,12 +11,13 @@ from conftest import LCG
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import marginalis as mg
 from marginalis.exact import gaussian
 from marginalis.exact.gaussian import gaussian_discrete_log_z, gaussian_gaussian_log_z, integrate_out
 
 
-def by_inverse(w, b, c, p, q):
-    joint = np.block([[np.diag(p), -w], [-w.T, np.diag(q)]])
+def by_inverse(w, b, c, p, q, lateral=0.0):
+    joint = np.block([[np.diag(p) - lateral, -w], [-w.T, np.diag(q)]])
     beta = np.concatenate([b, c])
     log_det = np.linalg.slogdet(joint)[1]
     return 0.5 * (len(beta) * math.log(2 * math.pi) - log_det + beta @ np.linalg.solve(joint, beta))
@@ -28,6 +29,17 @@ def model(rng, n, m, strength):
     w = rng.normal(size=(n, m))
     w *= strength / np.linalg.norm(w, 2)
     return w * np.sqrt(np.outer(p, q)), rng.normal(size=n), rng.normal(size=m), p, q
+
+
+def coupled(rng, n, m, strength):
+    """The same with couplings among the units of the first side."""
+    p, q = np.exp(rng.normal(size=n)), np.exp(rng.normal(size=m))
+    joint = np.triu(rng.normal(size=(n + m, n + m)), 1)
+    joint[n:, n:] = 0.0
+    joint += joint.T
+    joint *= strength / max(np.linalg.eigvalsh(joint)[-1], 1e-300)
+    lateral, w = (x * np.sqrt(np.outer(p, y)) for x, y in ((joint[:n, :n], p), (joint[:n, n:], q)))
+    return w, rng.normal(size=n), rng.normal(size=m), p, q, lateral
 
 
 sides = st.integers(1, 12)
@@ -42,6 +54,15 @@ def test_inverse(seed, n, m, strength):
         assert gaussian_gaussian_log_z(weights, *rest) == pytest.approx(expected, rel=1e-10, abs=1e-10)
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), sides, sides, st.sampled_from([0.0, 0.3, 0.9, 0.999]))
+def test_couplings_inside_a_side(seed, n, m, strength):
+    w, *rest, lateral = coupled(np.random.default_rng(seed), n, m, strength)
+    expected = by_inverse(w, *rest, lateral)
+    for form in (np.array, sp.csr_array):
+        assert gaussian_gaussian_log_z(form(w), *rest, form(lateral)) == pytest.approx(expected, rel=1e-10, abs=1e-10)
+
+
 @pytest.fixture
 def always_sparse(monkeypatch):
     monkeypatch.setattr(gaussian, "_DENSE_SIDE", 0)
@@ -52,6 +73,41 @@ def test_sparse_factorisation(always_sparse, n, m):
     w, *rest = model(np.random.default_rng(1), n, m, 0.9)
     w[abs(w) < 0.02] = 0.0
     assert gaussian_gaussian_log_z(sp.csr_matrix(w), *rest) == pytest.approx(by_inverse(w, *rest), rel=1e-11)
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (9, 5), (20, 30)])
+def test_sparse_factorisation_with_couplings_inside(always_sparse, n, m):
+    w, *rest, lateral = coupled(np.random.default_rng(1), n, m, 0.7)
+    w[abs(w) < 0.02] = lateral[abs(lateral) < 0.02] = 0.0
+    expected = by_inverse(w, *rest, lateral)
+    assert gaussian_gaussian_log_z(sp.csr_array(w), *rest, sp.csr_array(lateral)) == pytest.approx(expected, rel=1e-11)
+
+
+def test_large_triangular_lattice():
+    """A torus: its precision matrix is diagonal in the Fourier modes."""
+    n, coupling = 99, 0.14
+    site = np.arange(n * n).reshape(n, n)
+    ends = [np.roll(site, shift, axis=axis).ravel() for shift, axis in ((-1, 1), (-1, 0), ((-1, -1), (0, 1)))]
+    edges = np.concatenate([np.stack([site.ravel(), end], axis=1) for end in ends])
+    model = mg.from_edges(edges, coupling=coupling, field=0.3, units="gaussian", precision=1.1)
+    assert not model.is_bipartite
+    a, b = np.meshgrid(*[2 * np.pi * np.arange(n) / n] * 2)
+    modes = 1.1 - 2 * coupling * (np.cos(a) + np.cos(b) + np.cos(a + b))
+    expected = 0.5 * (n * n * np.log(2 * np.pi) - np.log(modes).sum() + n * n * 0.3**2 / modes[0, 0])
+    found = mg.exact_log_z(model)
+    assert found.method == "gaussian"
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_factor_that_would_not_fit_is_refused(monkeypatch):
+    monkeypatch.setattr(gaussian, "_MOST_ENTRIES", 1 << 20)
+    n = 6000
+    rng = np.random.default_rng(5)
+    edges = rng.integers(0, n, size=(3 * n, 2))
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    model = mg.from_edges(edges, coupling=0.02, n=n, units="gaussian")
+    with pytest.raises(mg.ModelTooLarge, match="a Gaussian closed form would take longer"):
+        mg.exact_log_z(model, method="gaussian")
 
 
 def test_large_sparse():
@@ -168,7 +224,7 @@ def test_bad_discrete_input():
         integrate_out(np.zeros((2, 3)), np.zeros(2), np.zeros(2))
 
 
-def in_fractions(w, b, c, p, q):
+def in_fractions(w, b, c, p, q, lateral=None):
     """ln Z by elimination without any rounding."""
     n, m = w.shape
     size = n + m
@@ -177,6 +233,9 @@ def in_fractions(w, b, c, p, q):
         rows[i][i] = Fraction(x)
     for i, j in itertools.product(range(n), range(m)):
         rows[i][n + j] = rows[n + j][i] = -Fraction(w[i, j])
+    if lateral is not None:
+        for i, j in itertools.permutations(range(n), 2):
+            rows[i][j] = -Fraction(lateral[i, j])
     right = [Fraction(x) for x in [*b, *c]]
     log_det, quadratic = 0.0, Fraction(0)
     for k in range(size):
@@ -197,6 +256,10 @@ def test_near_singularity_nine_digits_are_right(gap, linear):
     for seed in range(4):
         w, b, c, p, q = model(np.random.default_rng(seed), 4, 3, 1.0 - gap)
         args = w, linear * b, linear * c, p, q
+        assert gaussian_gaussian_log_z(*args) == pytest.approx(in_fractions(*args), rel=1e-9, abs=1e-9)
+        w, b, c, p, q, lateral = coupled(np.random.default_rng(seed), 3, 3, 1.0 - gap)
+        lateral = np.triu(lateral) + np.triu(lateral).T  # as it is given, to the last bit
+        args = w, linear * b, linear * c, p, q, lateral
         assert gaussian_gaussian_log_z(*args) == pytest.approx(in_fractions(*args), rel=1e-9, abs=1e-9)
 
 

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import marginalis as mg
-from marginalis import engines
-from marginalis.exact import METHODS, Way, _vouched, cheapest
+from marginalis.exact import METHODS, cheapest
+from marginalis.exact.choice import _vouched
 from marginalis.exact.elimination import eliminate_log_z
-from marginalis.plan import make_plan
+from marginalis.exact.ways import Way
+from marginalis.sampling.plan import make_plan
 
 SIZES = [1e3, 1e6, 1e8, 1e12, 1e15, 1e16, 1e30, 1e100, 1e300]
 HARD_SQUARES = 8.816260208734581  # ln of the number of independent sets of the 4×5 grid
@@ -163,6 +164,6 @@ def test_single_precision_says_what_it_costs(penalty, shape):
 def test_large_couplings_that_weigh_stay_on_the_fast_engine():
     rng = np.random.default_rng(0)
     model = mg.rbm(rng.normal(size=(9, 8)), np.zeros(9), np.zeros(8), units="binary", temperature=1e-12)
-    assert engines.choose(make_plan(model), "auto") == "numba"
+    assert make_plan(model).engine == "numba"
     result = mg.estimate(model, steps=20, chains=40)
     assert result.rounding > 1e-9 * abs(result.log_z) or result.rounding == 0.0

@@ -6,18 +6,17 @@ import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import random_rbm, states, z_score
+from conftest import assert_moments, random_rbm, states, z_score
 from scipy.stats import chisquare
 
 import marginalis as mg
-from marginalis import random
 from marginalis.exact import enumeration, sampling
 from marginalis.exact.elimination import eliminate_log_z
 from marginalis.exact.ordering import table_entries
 from marginalis.exact.sampling import WAYS, sample_visible
 from marginalis.exact.structure import ordered_factors
-from marginalis.models import BipartiteMRF
-from marginalis.units import parse_units
+from marginalis.models.model import MRF
+from marginalis.models.units import parse_units
 
 DISCRETE = {  # units, and features of the two sides
     "spin": (("spin", "spin"), 3, 4),
@@ -39,6 +38,8 @@ def visible_law(model):
     natural = model.natural
     v = states(model.visible_units, len(model.visible_bias))
     log_p = v @ natural.visible_bias + natural.hidden_units.log_normaliser(natural.hidden_bias + v @ natural.weights)
+    if natural.lateral is not None:
+        log_p = log_p + 0.5 * np.einsum("ki,ki->k", v @ natural.lateral, v)
     return v, np.exp(log_p - np.logaddexp.reduce(log_p))
 
 
@@ -55,14 +56,6 @@ def p_value(rows, model):
     return chisquare(observed, expected).pvalue if len(observed) > 1 else 1.0
 
 
-def assert_moments(rows, mean, second):
-    """Compare all means and all products of pairs with E[v] and E[vvᵀ]."""
-    for i in range(rows.shape[1]):
-        assert abs(z_score(rows[:, i], mean[i])) < 4.5
-        for j in range(i):
-            assert abs(z_score(rows[:, i] * rows[:, j], second[i, j])) < 4.5
-
-
 @pytest.mark.parametrize("temperature", [1.0, 0.05])
 @pytest.mark.parametrize("way", ["enumeration", "elimination"])
 @pytest.mark.parametrize("kind", DISCRETE)
@@ -72,6 +65,58 @@ def test_frequencies(kind, way, temperature):
     rows = sample(model, way, 20_000)
     assert rows.dtype == np.float64
     assert p_value(rows, model) > 1e-5
+
+
+GRAPHS = {
+    "K4": nx.complete_graph(4),
+    "wheel": nx.wheel_graph(6),
+    "lattice": nx.triangular_lattice_graph(2, 3),
+    "two parts": nx.disjoint_union_all([nx.complete_graph(3), nx.complete_graph(4), nx.empty_graph(1)]),
+}
+
+
+@pytest.mark.parametrize("way", ["enumeration", "elimination"])
+@pytest.mark.parametrize("units", ["spin", "binary", "categorical:3"])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_frequencies_on_any_graph(name, units, way):
+    rng = np.random.default_rng(21)
+    graph = nx.convert_node_labels_to_integers(GRAPHS[name])
+    n, edges = len(graph), list(graph.edges)
+    coupling = rng.normal(size=len(edges))
+    if units == "categorical:3":
+        model = mg.potts(edges, 3, n=n, coupling=coupling, field=rng.normal(size=(n, 3)))
+    else:
+        model = mg.from_edges(edges, n=n, coupling=coupling, field=rng.normal(size=n), units=units)
+    assert not model.is_bipartite
+    assert p_value(sample(model, way, 20_000), model) > 1e-5
+
+
+@pytest.mark.parametrize("at_once", [1, 7])
+@pytest.mark.parametrize("form", [np.array, sp.csr_array])
+def test_coupled_states_come_in_pieces(monkeypatch, at_once, form):
+    rng = np.random.default_rng(22)
+    lateral = np.triu(rng.normal(size=(6, 6)), 1)
+    sides = form(rng.normal(size=(6, 3))), rng.normal(size=6), rng.normal(size=3)
+    model = MRF(*sides, lateral=form(lateral + lateral.T))
+    _, p = visible_law(model)
+    monkeypatch.setattr(enumeration, "_STATES_AT_ONCE", at_once)
+    log_p = np.concatenate(list(enumeration.log_marginals(model)))
+    assert np.exp(log_p - np.logaddexp.reduce(log_p)) == pytest.approx(p)
+
+
+@pytest.mark.parametrize("units", ["spin", "categorical:2"])
+def test_coupled_states_against_gaussians(units):
+    """Discrete variables coupled to each other, with a Gaussian hidden side; the other way round there is no way."""
+    rng = np.random.default_rng(23)
+    gauss, discrete = parse_units("gaussian", 3), parse_units(units, 6)
+    owners = discrete.owners(6)
+    lateral = np.triu(rng.normal(size=(6, 6)) * (owners[:, None] != owners))
+    w, b, c = 0.4 * rng.normal(size=(6, 3)), rng.normal(size=6), rng.normal(size=3)
+    model = MRF(w, b, c, discrete, gauss, lateral=lateral + lateral.T)
+    assert p_value(sample(model, "enumeration", 20_000), model) > 1e-5
+    lateral = 0.3 * (np.ones((3, 3)) - np.identity(3))
+    turned = MRF(w.T, c, b, gauss, discrete, lateral=lateral)
+    assert sample_visible(turned, 0, np.arange(5, dtype=np.uint64)) is None
 
 
 @pytest.mark.parametrize(("n", "m", "uniforms"), [(4, 3, 6), (3, 4, 2)])
@@ -234,111 +279,3 @@ def test_tree_with_fields():
     step = 1e-3
     expected = 0.5 * (mg.exact_log_z(with_fields(step)) - mg.exact_log_z(with_fields(-step))) / (2 * step)
     assert abs(z_score(v @ r, expected)) < 4.5
-
-
-def gaussian_model(n, m, *, strength=0.8):
-    rng = np.random.default_rng(12)
-    p, q = np.exp(rng.normal(size=n)), np.exp(rng.normal(size=m))
-    w = rng.normal(size=(n, m))
-    w *= strength / np.linalg.norm(w, 2)
-    w *= np.sqrt(np.outer(p, q))
-    return mg.rbm(
-        w,
-        rng.normal(size=n),
-        rng.normal(size=m),
-        units="gaussian",
-        visible_precision=p,
-        hidden_precision=q,
-        temperature=0.7,
-    )
-
-
-@pytest.mark.parametrize(("n", "m"), [(4, 7), (7, 4), (1, 1)])
-def test_gaussian(n, m):
-    model = gaussian_model(n, m)
-    v, way = sample_visible(model, 2, np.arange(20_000, dtype=np.uint64))
-    assert way == "gaussian"
-    precision = np.block(
-        [[np.diag(model.visible_units.gamma), -model.weights], [-model.weights.T, np.diag(model.hidden_units.gamma)]]
-    )
-    mean = np.linalg.solve(precision, np.concatenate([model.visible_bias, model.hidden_bias]))[:n]
-    second = 0.7 * np.linalg.inv(precision)[:n, :n] + np.outer(mean, mean)
-    assert_moments(v, mean, second)
-    assert all(abs(z_score(v[:, i] ** 2, second[i, i])) < 4.5 for i in range(n))
-
-
-def test_a_gaussian_model_that_rounding_decides_is_left_alone():
-    assert sample_visible(gaussian_model(3, 3, strength=1 - 1e-12), 0, np.arange(5, dtype=np.uint64)) is None
-
-
-REPRODUCIBLE = {
-    "enumeration": lambda rng: random_rbm(rng, 8, 12),
-    "enumeration of the hidden side": lambda rng: random_rbm(rng, 33, 6, units=("gaussian", "binary")),
-    "elimination": lambda rng: mg.ising_grid((5, 9)),
-    "gaussian": lambda rng: gaussian_model(23, 37),
-    "gaussian, hidden side first": lambda rng: gaussian_model(37, 23),
-}
-
-
-@pytest.mark.parametrize("name", REPRODUCIBLE)
-def test_rows_depend_on_their_chain_only(name, monkeypatch):
-    model = REPRODUCIBLE[name](np.random.default_rng(13))
-    chains = np.arange(200, dtype=np.uint64)
-    whole, way = sample_visible(model, 5, chains)
-    assert name.startswith(way)
-    halves = [sample_visible(model, 5, part)[0] for part in (chains[:100], chains[100:])]
-    assert np.array_equal(whole, np.concatenate(halves))
-    assert np.array_equal(whole[[150]], sample_visible(model, 5, chains[[150]])[0])
-    assert np.array_equal(whole[::-7], sample_visible(model, 5, chains[::-7])[0])
-    assert not np.array_equal(whole, sample_visible(model, 6, chains)[0])
-    monkeypatch.setattr(sampling, "_UNIFORMS_AT_ONCE", 999)
-    assert np.array_equal(whole, sample_visible(model, 5, chains)[0])
-
-
-def test_the_samples_have_uniforms_of_their_own(monkeypatch):
-    assert random.TARGET not in (random.VISIBLE, random.HIDDEN, random.JOINT)
-    assert random.TARGET < random.METROPOLIS
-    addresses = []
-    monkeypatch.setattr(
-        sampling,
-        "uniforms",
-        lambda seed, chains, *address: addresses.append(address) or random.uniforms(seed, chains, *address),
-    )
-    sample_visible(random_rbm(np.random.default_rng(15), 5, 3), 0, np.arange(4, dtype=np.uint64))
-    assert addresses == [(0, random.TARGET, 2 + 5)]
-
-
-@pytest.mark.parametrize(("n", "m"), [(0, 3), (3, 0)])
-@pytest.mark.parametrize("units", ["spin", "gaussian", "categorical:3"])
-def test_empty_sides(n, m, units):
-    n, m = (3 * n, 3 * m) if units.startswith("categorical") else (n, m)
-    sides = parse_units(units, n), parse_units(units, m)
-    model = BipartiteMRF(sp.csr_array((n, m)), np.zeros(n), np.zeros(m), *sides)
-    rows, _ = sample_visible(model, 0, np.arange(4, dtype=np.uint64))
-    assert rows.shape == (4, n)
-
-
-def test_none_where_it_would_take_too_long():
-    rng = np.random.default_rng(14)
-    chains = np.arange(10, dtype=np.uint64)
-    assert sample_visible(random_rbm(rng, 60, 60), 0, chains) is None
-    assert sample_visible(random_rbm(rng, 60, 60, units=("spin", "gaussian")), 0, chains) is None
-    assert sample_visible(mg.ising_grid((40, 40)), 0, chains) is None
-    assert sample_visible(random_rbm(rng, 24, 30), 0, chains, max_seconds=0.1) is None
-    assert sample_visible(random_rbm(rng, 5, 3), 0, chains, max_seconds=1e-9) is None
-
-
-def test_none_where_numbers_overflow(monkeypatch):
-    monkeypatch.setattr(sampling, "log_marginals", lambda model: iter([np.array([0.0, np.inf, 0.0, 0.0])]))
-    model = mg.rbm(np.ones((2, 2)), np.zeros(2), np.zeros(2), units=("spin", "gaussian"))
-    assert sample_visible(model, 0, np.arange(4, dtype=np.uint64)) is None
-
-
-def test_the_way_does_not_depend_on_the_number_of_chains(monkeypatch):
-    def way(once, per_chain):
-        return lambda model: sampling.Way(once, per_chain, 1, lambda: lambda u: np.zeros((len(u), 5)))
-
-    monkeypatch.setattr(sampling, "WAYS", {"quick to start": way(0.0, 1e-3), "quick to go on": way(0.5, 0.0)})
-    model = random_rbm(np.random.default_rng(0), 5, 3)
-    for count in (1, 10, 10_000):
-        assert sample_visible(model, 0, np.arange(count, dtype=np.uint64))[1] == "quick to go on"

@@ -16,16 +16,19 @@ KC = 0.44068679350977147
 BOUNDARIES = [(False, False), (True, False), (False, True), (True, True)]
 
 
-def brute_force(field, horizontal, vertical, periodic):
+def brute_force(field, horizontal, vertical, periodic, diagonal=0.0):
     rows, cols = field.shape
     digits = (np.arange(1 << field.size)[:, None] >> np.arange(field.size)) & 1
     s = (2.0 * digits - 1.0).reshape(-1, rows, cols)
-    horizontal, vertical = horizontal.copy(), vertical.copy()
+    horizontal, vertical, diagonal = (
+        np.array(np.broadcast_to(x, field.shape)) for x in (horizontal, vertical, diagonal)
+    )
     if not periodic[0]:
-        vertical[-1] = 0.0
+        vertical[-1] = diagonal[-1] = 0.0
     if not periodic[1]:
-        horizontal[:, -1] = 0.0
+        horizontal[:, -1] = diagonal[:, -1] = 0.0
     exponents = s * (field + horizontal * np.roll(s, -1, 2) + vertical * np.roll(s, -1, 1))
+    exponents += s * diagonal * np.roll(s, (-1, -1), (1, 2))
     return np.logaddexp.reduce(exponents.sum(axis=(1, 2)))
 
 
@@ -54,6 +57,61 @@ def test_brute_force(seed, rows, cols, periodic, h, j, k):
     result = transfer_log_z(field, horizontal, vertical, periodic)
     expected = brute_force(field, horizontal, vertical, periodic)
     assert result == pytest.approx(expected, rel=1e-13, abs=1e-13 * (1 + h + j + k))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.integers(1, 6),
+    st.integers(1, 6),
+    st.tuples(st.booleans(), st.booleans()),
+    st.tuples(scales, scales, scales, scales),
+)
+@example(1, 2, 2, (True, True), (1.0, 1.0, 1.0, 1.0))
+@example(2, 2, 3, (True, False), (1.0, 1e4, 1.0, 1e4))
+@example(3, 3, 3, (True, True), (0.0, 1.0, 1.0, 1.0))
+def test_triangular_brute_force(seed, rows, cols, periodic, sizes):
+    if rows * cols > 12:
+        cols = 12 // rows
+    periodic = (periodic[0] and rows > 1, periodic[1] and cols > 1)
+    field, *bonds = np.random.default_rng(seed).normal(size=(4, rows, cols)) * np.array(sizes)[:, None, None]
+    expected = brute_force(field, *bonds[:2], periodic, bonds[2])
+    result = transfer_log_z(field, *bonds[:2], periodic, bonds[2])
+    assert result == pytest.approx(expected, rel=1e-13, abs=1e-13 * (1 + sum(sizes)))
+
+
+@pytest.mark.parametrize("periodic", BOUNDARIES)
+def test_triangular_logs_and_linear_agree(monkeypatch, periodic):
+    field, horizontal, vertical, diagonal = np.random.default_rng(1).normal(size=(4, 6, 7))
+    linear = transfer_log_z(field, horizontal, vertical, periodic, diagonal)
+    assert transfer_log_z(field, horizontal, vertical, periodic, diagonal, threads=2) == linear
+    monkeypatch.setattr(transfer, "_SAFE_RANGE", 0.0)
+    assert transfer_log_z(field, horizontal, vertical, periodic, diagonal) == pytest.approx(linear, rel=1e-13)
+
+
+@pytest.mark.parametrize("periodic", BOUNDARIES)
+def test_a_diagonal_of_zeros_changes_nothing(periodic):
+    field, horizontal, vertical = np.random.default_rng(2).normal(size=(3, 5, 6))
+    square = transfer_log_z(field, horizontal, vertical, periodic)
+    assert transfer_log_z(field, horizontal, vertical, periodic, 0 * field) == pytest.approx(square, rel=1e-14)
+
+
+def test_a_triangular_lattice_may_be_read_along_any_of_its_axes():
+    """(r, c) → (r, c − r) makes diagonals of columns and columns of the other diagonals, on a torus of one side."""
+    n = 5
+    field, horizontal, vertical, diagonal = np.random.default_rng(3).normal(size=(4, n, n))
+    rows, cols = np.indices((n, n))
+
+    def shear(x):
+        sheared = np.empty_like(x)
+        sheared[rows, (cols - rows) % n] = x
+        return sheared
+
+    # of the bonds after it one leads down, the diagonal; one down and left, the column: mirrored, down and right
+    mirrored = [shear(x)[:, ::-1] for x in (field, horizontal, diagonal, vertical)]
+    mirrored[1] = np.roll(mirrored[1], -1, axis=1)
+    value = transfer_log_z(field, horizontal, vertical, (True, True), diagonal)
+    assert transfer_log_z(*mirrored[:3], (True, True), mirrored[3]) == pytest.approx(value, rel=1e-13)
 
 
 def test_a_state_that_vanishes_may_come_back():

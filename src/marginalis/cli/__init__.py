@@ -53,7 +53,7 @@ def _run() -> Any:
 
     import typer
 
-    from . import answers, make, studies  # noqa: F401  # each adds its commands
+    from . import answers, formats, make, studies  # noqa: F401  # each adds its commands
     from .common import app
 
     notices = logging.StreamHandler()
@@ -87,7 +87,7 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _leave_at_once(number: int, frame: FrameType | None) -> NoReturn:
-    files = sys.modules.get(f"{__package__.rpartition('.')[0]}.files")
+    files = sys.modules.get(f"{__package__.rpartition('.')[0]}.formats.files")
     if files is not None:
         files.remove_unfinished()
     if number == signal.SIGINT and not _said:

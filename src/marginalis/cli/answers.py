@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,90 +12,56 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from .. import engines, files, io
-from ..answer import estimate as run_estimate
-from ..bases import BASES, data_base
+from ..answers.estimating import estimate as run_estimate
+from ..answers.likelihood import log_likelihood
 from ..exact import METHODS as EXACT_METHODS
 from ..exact import ModelTooLarge, cheapest, duration, exact_log_z
-from ..likelihood import log_likelihood
-from ..models import BipartiteMRF
-from ..plan import DEFAULT_CHAINS, METHODS, PRECISIONS, make_plan
-from ..schedules import DEFAULT_STEPS, SCHEDULES, read_schedule
-from ..transitions import TRANSITIONS
-from .common import Json, ModelPath, Threads, app, say
+from ..formats import files, tables
+from ..formats.model_files import load
+from ..formats.uai import write_pr
+from ..models.factors import FactorModel
+from ..models.model import MRF
+from ..sampling.plan import make_plan
+from .common import Json, Threads, app, say
+from .model_file import ModelFile, takes_model
+from .options import read_files, takes_flags
 
+Log10 = Annotated[bool, typer.Option("--log10", help="Give log10 Z, too.")]
+PrFile = Annotated[
+    Path | None, typer.Option("--pr", help="Write log10 Z to this file, as UAI competitions ask for it.")
+]
 ESTIMATE_PLOTS = ("weights", "running", "curve")  # functions of `plots` that draw an Estimate
-
-Method = Annotated[str, typer.Option(help=", ".join(METHODS))]
-Steps = Annotated[int | None, typer.Option(help=f"Annealing steps K; {DEFAULT_STEPS} by default.")]
-Chains = Annotated[int | None, typer.Option(help=f"Independent chains N; {DEFAULT_CHAINS} by default.")]
-Transition = Annotated[str, typer.Option(help=", ".join(TRANSITIONS))]
-Sweeps = Annotated[int, typer.Option(help="Sweeps of the metropolis transition.")]
-Schedule = Annotated[
-    str | None,
-    typer.Option(
-        help=f"{', '.join(SCHEDULES)}, or a text file of beta values from 0 to 1; adaptive, unless --steps is given."
-    ),
-]
-BaseName = Annotated[
-    str, typer.Option("--base", help=f"{', '.join(BASES)}, or a file of data (.npy, .npz, .csv) for its base rates.")
-]
-RunSeed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
-Precision = Annotated[str, typer.Option(help=", ".join(PRECISIONS))]
-Engine = Annotated[str, typer.Option(help=", ".join(engines.ENGINES))]
 
 
 @app.command()
+@takes_model
+@takes_flags()
 def estimate(
-    model: ModelPath,
-    method: Method = "mais",
-    steps: Steps = None,
-    chains: Chains = None,
-    transition: Transition = "gibbs",
-    sweeps: Sweeps = 1,
-    schedule: Schedule = None,
-    base: BaseName = "uniform",
-    seed: RunSeed = 0,
-    first_chain: Annotated[int, typer.Option(help="Number of the first chain.")] = 0,
-    precision: Precision = "single",
+    model: ModelFile,
+    options: dict[str, Any],
     tolerance: Annotated[
         float | None, typer.Option(help="Choose the schedule, steps and chains so that the interval is +- this.")
     ] = None,
     budget: Annotated[float | None, typer.Option(help="Seconds that --tolerance may take.")] = None,
-    engine: Engine = "auto",
-    threads: Threads = None,
     as_json: Json = False,
     out: Annotated[Path | None, typer.Option(help="Write the log-weights to this .npz file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw a figure (.png, .pdf, .svg).")] = None,
     plot_kind: Annotated[str, typer.Option(help=f"What to draw: {', '.join(ESTIMATE_PLOTS)}.")] = "weights",
+    log10: Log10 = False,
+    pr: PrFile = None,
 ) -> None:
     """Estimate the free energy by mAIS or AIS."""
-    _check_outputs([model, schedule, base], out, figure=plot)
+    _check_outputs([*model.inputs, options["schedule"], options["base"]], out, pr, figure=plot)
     if plot_kind != "weights" and plot is None:
         raise ValueError(f"plot-kind {plot_kind!r} goes with --plot FILE")
     if plot_kind not in ESTIMATE_PLOTS:
         raise ValueError(f"plot-kind is {plot_kind!r}; it must be one of {', '.join(ESTIMATE_PLOTS)}")
-    loaded = io.load(model)
-    result = run_estimate(
-        loaded,
-        method=method,
-        steps=steps,
-        chains=chains,
-        transition=transition,
-        sweeps=sweeps,
-        schedule=_schedule(schedule),
-        base=_base(base, loaded),
-        seed=seed,
-        first_chain=first_chain,
-        precision=precision,
-        tolerance=tolerance,
-        budget=budget,
-        record=plot is not None and plot_kind == "curve",
-        engine=engine,
-        threads=threads,
-        progress=True,
-    )
-    _print(result, as_json)
+    loaded = model.load_pairs()
+    record = plot is not None and plot_kind == "curve"
+    result = run_estimate(loaded, tolerance=tolerance, budget=budget, record=record, **read_files(options, loaded))
+    _print(result, as_json, log10)
+    if pr is not None:
+        write_pr(result.log_z, pr)
     if out is not None:
         arrays: dict[str, Any] = {
             "log_weights": result.log_weights,
@@ -109,52 +76,29 @@ def estimate(
 
 
 @app.command()
+@takes_model
+@takes_flags(leave_out=("resample", "populations"))
 def bound(
-    model: ModelPath,
+    model: ModelFile,
+    options: dict[str, Any],
     samples: Annotated[
         Path | None, typer.Option(help="Samples of the model, rows of visible units (.npy, .npz, .csv).")
     ] = None,
     confidence: Annotated[float, typer.Option(help="Probability with which both bounds hold.")] = 0.95,
-    method: Method = "mais",
-    steps: Steps = None,
-    chains: Chains = None,
-    transition: Transition = "gibbs",
-    sweeps: Sweeps = 1,
-    schedule: Schedule = None,
-    base: BaseName = "uniform",
     equilibration: Annotated[
         int | None, typer.Option(help="Moves of approximate samples before the reverse run; --steps by default.")
     ] = None,
-    seed: RunSeed = 0,
-    precision: Precision = "single",
-    engine: Engine = "auto",
-    threads: Threads = None,
     as_json: Json = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the works of both directions (.png, .pdf, .svg).")] = None,
 ) -> None:
     """Bound the free energy from both sides, by the forward and the reverse process."""
-    from ..bounds import bound as run_bound
+    from ..answers.bounds import bound as run_bound
 
-    _check_outputs([model, samples, schedule, base], figure=plot)
-    loaded = io.load(model)
-    result = run_bound(
-        loaded,
-        None if samples is None else io.load_data(samples),
-        confidence=confidence,
-        method=method,
-        steps=steps,
-        chains=chains,
-        transition=transition,
-        sweeps=sweeps,
-        schedule=_schedule(schedule),
-        base=_base(base, loaded),
-        equilibration=equilibration,
-        seed=seed,
-        precision=precision,
-        engine=engine,
-        threads=threads,
-        progress=True,
-    )
+    _check_outputs([*model.inputs, samples, options["schedule"], options["base"]], figure=plot)
+    loaded = model.load_pairs()
+    rows = None if samples is None else tables.load_data(samples)
+    chosen = read_files(options, loaded)
+    result = run_bound(loaded, rows, confidence=confidence, equilibration=equilibration, **chosen)
     _print(result, as_json)
     if plot is not None:
         from .. import plots
@@ -163,41 +107,22 @@ def bound(
 
 
 @app.command()
+@takes_model
+@takes_flags(leave_out=("base", "first_chain", "resample", "populations"))
 def thermodynamics(
-    model: ModelPath,
+    model: ModelFile,
     betas: Annotated[str, typer.Option(help="Inverse temperatures: a list, as in 0.2,0.4, or from:to:number.")],
-    method: Method = "mais",
-    steps: Steps = None,
-    chains: Chains = None,
-    transition: Transition = "gibbs",
-    sweeps: Sweeps = 1,
+    options: dict[str, Any],
     moves: Annotated[int, typer.Option(help="Moves at each of them over which energies are averaged.")] = 10,
-    schedule: Schedule = None,
-    seed: RunSeed = 0,
-    engine: Engine = "auto",
-    threads: Threads = None,
     as_json: Json = False,
     plot: Annotated[Path | None, typer.Option(help="Draw energy, entropy, heat capacity (.png, .pdf, .svg).")] = None,
 ) -> None:
     """Compute energy, entropy and heat capacity against temperature, from one run."""
-    from ..thermal import thermodynamics as run_thermodynamics
+    from ..answers.thermodynamics import thermodynamics as run_thermodynamics
 
-    _check_outputs([model, schedule], figure=plot)
-    result = run_thermodynamics(
-        io.load(model),
-        _betas(betas),
-        method=method,
-        steps=steps,
-        chains=chains,
-        transition=transition,
-        sweeps=sweeps,
-        moves=moves,
-        schedule=_schedule(schedule),
-        seed=seed,
-        engine=engine,
-        threads=threads,
-        progress=True,
-    )
+    _check_outputs([*model.inputs, options["schedule"]], figure=plot)
+    loaded = model.load_pairs()
+    result = run_thermodynamics(loaded, _betas(betas), moves=moves, **read_files(options, loaded))
     _print(result, as_json)
     if plot is not None:
         from .. import plots
@@ -205,12 +130,33 @@ def thermodynamics(
         plots.save(plots.thermodynamics(result), plot)
 
 
-def _print(result: Any, as_json: bool) -> None:
+@app.command()
+@takes_model
+@takes_flags(leave_out=("base", "resample", "populations", "summed"))
+def difference(
+    model: ModelFile,
+    other: Annotated[str, typer.Argument(metavar="MODEL_B", help="Another model of the same variables.")],
+    options: dict[str, Any],
+    as_json: Json = False,
+) -> None:
+    """Estimate ln Z of MODEL_B less that of MODEL, along the direct path between them."""
+    from ..answers.difference import difference as run_difference
+
+    first, last = model.load_pairs(), load(other)
+    if isinstance(last, FactorModel):
+        raise ValueError(f"{other} has factors of three variables, or zeros: there is no path to it")
+    _print(run_difference(first, last, **read_files(options, last)), as_json)
+
+
+def _print(result: Any, as_json: bool, log10: bool = False) -> None:
     """Print a result; its warnings go to stderr where stdout is JSON."""
+    decimal = {"log10_z": result.log_z / math.log(10.0)} if log10 else {}
     if not as_json:
         say(str(result))
+        for value in decimal.values():
+            say(f"log10 Z = {value:.6f}")
         return
-    say(result.to_json())
+    say(json.dumps({**result.to_dict(), **decimal}, allow_nan=False))
     for warning in result.warnings:
         say(f"warning: {warning}", err=True)
 
@@ -230,18 +176,6 @@ def _check_outputs(inputs: Sequence[str | Path | None], *paths: Path | None, fig
         taken.append(os.path.realpath(path))
 
 
-def _schedule(text: str | None) -> Any:
-    return text if text in (None, *SCHEDULES) else read_schedule(str(text))
-
-
-def _base(text: str, model: BipartiteMRF) -> Any:
-    if text in BASES:
-        return text
-    if not Path(text).suffix:
-        raise ValueError(f"base is {text!r}; it must be one of {', '.join(BASES)} or a data file")
-    return data_base(model, io.load_data(text))
-
-
 def _betas(text: str) -> Any:
     try:
         if text.count(":") == 2:
@@ -253,29 +187,39 @@ def _betas(text: str) -> Any:
 
 
 @app.command()
+@takes_model
 def exact(
-    model: ModelPath,
+    model: ModelFile,
     method: Annotated[str, typer.Option(help=", ".join(EXACT_METHODS))] = "auto",
     threads: Threads = None,
     max_seconds: Annotated[float, typer.Option(help="Refuse a sum that would take longer.")] = 3600.0,
     as_json: Json = False,
+    log10: Log10 = False,
+    pr: PrFile = None,
 ) -> None:
     """Compute the free energy exactly, by the cheapest method that fits."""
-    loaded = io.load(model)
+    _check_outputs(model.inputs, pr)
+    loaded = model.load()
     log_z = exact_log_z(loaded, method=method, threads=threads, progress=True, max_seconds=max_seconds)
+    decimal = log_z / math.log(10.0)
     if as_json:
         answer = {"log_z": log_z, "free_energy": -log_z, "method": log_z.method, "seconds": log_z.seconds}
-        say(json.dumps(answer, allow_nan=False))
+        say(json.dumps(answer | ({"log10_z": decimal} if log10 else {}), allow_nan=False))
     else:
-        say(f"F = {-log_z:.12g}\nln Z = {log_z:.12g}   F/n = {-log_z / loaded.n_variables:.12g}")
+        say(f"F = {-log_z:.12g}\nln Z = {log_z:.12g}   F/n = {-log_z / max(1, loaded.n_variables):.12g}")
+        if log10:
+            say(f"log10 Z = {decimal:.12g}")
         say(f"exact, by {log_z.method}, {log_z.seconds:.2f} s")
+    if pr is not None:
+        write_pr(log_z, pr)
 
 
 @app.command()
-def info(model: ModelPath, as_json: Json = False) -> None:
+@takes_model
+def info(model: ModelFile, as_json: Json = False) -> None:
     """Describe a model file."""
-    loaded = io.load(model)
-    facts = _facts(loaded)
+    loaded = model.load()
+    facts = _facts_of_factors(loaded) if isinstance(loaded, FactorModel) else _facts(loaded)
     if as_json:
         say(json.dumps(facts))
         return
@@ -284,33 +228,48 @@ def info(model: ModelPath, as_json: Json = False) -> None:
 
 
 @app.command()
+@takes_model
+@takes_flags()
 def likelihood(
-    model: ModelPath,
+    model: ModelFile,
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Samples x visible units: .npy, .npz (data) or .csv.")],
+    options: dict[str, Any],
     log_z: Annotated[float | None, typer.Option("--log-z", help="ln Z, taken as exact; found if not given.")] = None,
-    steps: Steps = None,
-    chains: Chains = None,
-    seed: RunSeed = 0,
-    threads: Threads = None,
     as_json: Json = False,
     out: Annotated[Path | None, typer.Option(help="Write ln p of every sample to this .npy file.")] = None,
 ) -> None:
     """Compute the mean log-likelihood of data, with the doubt about ln Z."""
-    _check_outputs([model, data], out)
-    options: dict[str, Any] = dict(steps=steps, chains=chains, seed=seed, threads=threads, progress=True)
-    result = log_likelihood(io.load(model), io.load_data(data), log_z, **(options if log_z is None else {}))
+    _check_outputs([*model.inputs, data], out)
+    loaded = model.load_pairs()
+    rows = tables.load_data(data)
+    result = log_likelihood(loaded, rows, log_z, **(read_files(options, loaded) if log_z is None else {}))
     _print(result, as_json)
     if out is not None:
         files.write_whole(out, lambda file: np.save(file, result.per_sample, allow_pickle=False))
 
 
-def _facts(model: BipartiteMRF) -> dict[str, Any]:
-    stored = model.weights.data if model.is_sparse else model.weights
+def _exact_way(model: MRF | FactorModel) -> str:
     try:
         name, way = cheapest(model)
-        exact = f"{name}, {duration(way.seconds)}"
+        return f"{name}, {duration(way.seconds)}"
     except ModelTooLarge as error:
-        exact = f"no: {error}"
+        return f"no: {error}"
+
+
+def _facts_of_factors(model: FactorModel) -> dict[str, Any]:
+    return {
+        "variables": model.n_variables,
+        "most_states": max(model.cards, default=1),
+        "factors": len(model.scopes),
+        "largest_factor": model.largest_scope,
+        "forbidden_states": model.is_hard,
+        "annealing": f"no: {model.why_not_annealed()}",
+        "exact": _exact_way(model),
+    }
+
+
+def _facts(model: MRF) -> dict[str, Any]:
+    stored = model.weights.data if model.is_sparse else model.weights
     return {
         "visible": model.n_visible,
         "hidden": model.n_hidden,
@@ -323,5 +282,5 @@ def _facts(model: BipartiteMRF) -> dict[str, Any]:
         "largest_coupling": float(np.abs(stored).max(initial=0.0)),
         "largest_field": float(max(np.abs(b).max(initial=0.0) for b in (model.visible_bias, model.hidden_bias))),
         "mais_is": make_plan(model).method,
-        "exact": exact,
+        "exact": _exact_way(model),
     }

@@ -11,7 +11,9 @@ from .. import __version__
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
-ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="Model file (.npz).")]
+ModelPath = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Model file: .npz, .uai, .h5, .pt, ...; see the page on formats.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Threads = Annotated[int | None, typer.Option(help="Threads; all cores by default.")]
 

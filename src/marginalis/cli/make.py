@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from .. import examples, io
-from ..models import BipartiteMRF
+from .. import examples
+from ..formats import model_files
+from ..models.model import MRF
 from .common import app, say
 
 make_app = typer.Typer(no_args_is_help=True, help="Write a seeded example model.")
@@ -120,6 +121,6 @@ def _sizes(text: str, separator: str, argument: str) -> list[int]:
         raise ValueError(f"{argument} is {text!r}; it must be whole numbers, as in {example}") from None
 
 
-def _write(model: BipartiteMRF, path: Path) -> None:
-    io.save(model, path)
+def _write(model: MRF, path: Path) -> None:
+    model_files.save(model, path)
     say(f"wrote {path}: {model.n_visible} x {model.n_hidden}, T = {model.temperature:g}", err=True)

@@ -1,102 +1,51 @@
-"""Engines: a plan in, the log-weight of every chain out. Nothing else in the package knows which one ran."""
+"""Engines advance populations of chains; one driver runs them.
+
+An engine has ``begin(plan)``, which lays a plan out once and returns a function from a range of chains to a
+population, and says how many chains to advance together. A population has the step it is at, ``advance(to_step)``,
+``log_weights`` (float64), ``states()``, ``choose(ancestors)``, and the ``stride`` of steps between two looks at the
+clock. Nothing but `drive` knows which engine runs.
+"""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .. import annealing
-from ..checks import one_of
-from ..models import BipartiteMRF
-from ..parallel import Tick, jit_is_off
-from ..plan import Plan
-from ..units import Array
-from ..watch import Watch
-
-ENGINES = ("auto", "numpy", "numba")
-_EPS = 2.0**-52
-_SINGLE = 3e-6  # relative error of log-weights in single precision; seen: 1.7e-6, where all couplings round alike
+from ..checks import Array
 
 
-def choose(plan: Plan, engine: str) -> str:
-    """Return the engine to use: ``auto`` is Numba where it applies."""
-    one_of(engine, ENGINES, "engine")
-    hindrance = _hindrance(plan.parts.annealed)
-    if engine == "numba" and hindrance is not None:
-        raise ValueError(f"engine 'numba' {hindrance}; use 'auto' or 'numpy'")
-    return ("numba" if hindrance is None else "numpy") if engine == "auto" else engine
+class Population(Protocol):
+    """Chains that an engine advances together, all at the same step."""
+
+    step: int
+    stride: int
+
+    def advance(self, to_step: int) -> None:
+        """Take steps until `to_step` of them have been taken in all."""
+        ...
+
+    @property
+    def log_weights(self) -> Array:
+        """ln W of every chain up to this step, for what is annealed of the plan."""
+        ...
+
+    def states(self) -> Array:
+        """States of the sampled side, [chain, feature]."""
+        ...
+
+    def choose(self, ancestors: NDArray[np.int64]) -> None:
+        """Go on from the states of these chains, one for each."""
+        ...
 
 
-def _hindrance(sampled: BipartiteMRF | None) -> str | None:
-    """Return why the fast engine cannot serve a model, if so."""
-    if sampled is None:
-        return None
-    form = sampled.spin_form
-    if form is None:
-        return "serves spin and binary units only"
-    # In spins a penalty between 0/1 units brings fields and a constant as large, which have to cancel. Where
-    # the model's own terms are as large, so are the weights, and the reference rounds them as much.
-    if not (_EPS * form.size <= 1e-6 or form.size <= 8.0 * sampled.highest):
-        return "takes 0/1 units as spins, which loses all digits of couplings as negative as these"
-    if jit_is_off():
-        return "has nothing to run while NUMBA_DISABLE_JIT is set"
-    return None
+@dataclass(frozen=True)
+class Begun:
+    """A plan that an engine has laid out: makes the population of a range of the plan's chains."""
 
-
-def is_single(plan: Plan, engine: str) -> bool:
-    """Whether the weights come from single-precision fields."""
-    if engine == "numpy" or plan.parts.annealed is None:
-        return False
-    from . import numba_cpu
-
-    return numba_cpu.takes_single(plan)
-
-
-def rounding(plan: Plan, engine: str, log_weights: Array, log_z: float) -> float:
-    """Return what rounding may have done to ln Z: all weights alike, so that their spread does not show it.
-
-    Zero where it is below all that matters; a ValueError where it may have spoiled the answer.
-    """
-    model, base = plan.parts.annealed, plan.parts.base
-    if is_single(plan, engine):
-        from . import numba_cpu
-
-        return max(_SINGLE * max(1.0, abs(float(log_weights.mean()))), numba_cpu.rounding_of_parameters(plan))
-    if model is None or not math.isfinite(model.highest):  # Gaussians
-        return 0.0
-    form = model.spin_form
-    if engine == "numba" and form is not None:
-        size = form.size
-    else:  # a state that matters has all its terms within about this of their largest values
-        size = model.highest + max(0.0, model.highest - log_z) + 750.0 + model.n_variables
-    size += abs(plan.parts.log_ratio) + float(np.abs(base.visible).sum() + np.abs(base.hidden).sum())
-    error = _EPS * size
-    if not error <= max(1e-3, 1e-9 * abs(log_z)):
-        raise ValueError(
-            f"ln Z is lost in rounding: terms of size {size:.2g} cancel to {log_z:.6g}, "
-            f"which leaves an error of up to {error:.2g}"
-        )
-    return error if error > 1e-9 * max(1.0, abs(log_z)) else 0.0
-
-
-def run(plan: Plan, engine: str, threads: int, tick: Tick, watch: Watch | None = None) -> Array:
-    """Return ln W of every chain of the plan (Z_0 left out) from the named engine (see `choose`).
-
-    `watch` notes what it wants on the way; it knows nothing of what the plan sums exactly.
-    """
-    if plan.parts.annealed is None:
-        return np.full(plan.chains, plan.parts.log_ratio)
-    if engine == "numpy":
-        return annealing.anneal(plan, tick, watch) + plan.parts.log_ratio
-    marginal, joint = run_both(plan, threads, tick, watch)
-    return marginal if joint is None else joint
-
-
-def run_both(plan: Plan, threads: int, tick: Tick, watch: Watch | None = None) -> tuple[Array, Array | None]:
-    """Return the log-weights of mAIS and, if the plan's method is AIS, of AIS along the same paths."""
-    from . import numba_cpu  # imported here: Numba takes a second to load
-
-    marginal, joint = numba_cpu.anneal(plan, threads, tick, watch)
-    shift = plan.parts.log_ratio
-    return marginal + shift, None if joint is None else joint + shift
+    population: Callable[[range], Any]
+    together: int  # chains to advance together at most
+    carries_marginal: bool = False  # whether AIS carries the weights of mAIS along, as `marginal_log_weights`

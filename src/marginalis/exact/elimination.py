@@ -7,7 +7,7 @@ elimination: Dechter, Artificial Intelligence 113, 41 (1999)), costs about the s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,29 +48,45 @@ def eliminate_log_z(
     `ValueError` if it needs a table of more than 2^27 entries. The law of each variable, in that order, is
     added to `conditionals` if there is such a list.
     """
-    n = len(cards)
     hard = _check(cards, unary, edges, tables)
     if order is None:
-        order, _ = elimination_order(n, edges, cards)
+        order, _ = elimination_order(len(cards), edges, cards)
+    factors = [((i,), u) for i, u in enumerate(unary)] + list(zip(edges, tables, strict=True))
+    return eliminate_factors(cards, factors, order, hard=hard, conditionals=conditionals)
+
+
+def eliminate_factors(
+    cards: Sequence[int],
+    given: Iterable[tuple[tuple[int, ...], Array]],
+    order: Sequence[int],
+    *,
+    hard: bool = True,
+    conditionals: list[Conditional] | None = None,
+) -> float:
+    """Return ln Σ_x exp(Σ_a table_a[x_scope(a)]) for factors (scope, table) of any number of variables.
+
+    `hard` says whether entries may be −∞. The rest is as in `eliminate_log_z`, which trusts nobody; this one does.
+    """
+    n = len(cards)
     if sorted(order) != list(range(n)):
         raise ValueError(f"order must name each of the {n} variables once")
     rank = [0] * n
     for k, v in enumerate(order):
         rank[v] = k
 
-    single = [np.array(u, dtype=float) for u in unary]  # what is known about each variable alone
+    single = [np.zeros(card) for card in cards]  # what is known about each variable alone
     buckets: list[list[Factor]] = [[] for _ in range(n)]
     messages: list[list[Factor]] = [[] for _ in range(n)]
-    for (i, j), table in zip(edges, tables, strict=True):
-        table = np.asarray(table, dtype=float)
-        if cards[i] == 1 or cards[j] == 1:
-            single[j if cards[i] == 1 else i] += table.ravel()
-        elif rank[i] < rank[j]:
-            buckets[i].append(((i, j), table))
-        else:
-            buckets[j].append(((j, i), table.T))
-
     constants = []
+    for scope, table in given:
+        scope, table = _in_order(scope, np.asarray(table, dtype=float), cards, rank)
+        if len(scope) > 1:
+            buckets[scope[0]].append((scope, table))
+        elif scope:
+            single[scope[0]] += table
+        else:
+            constants.append(float(table))
+
     for v in order:
         factors = buckets[v] + messages[v]
         buckets[v] = messages[v] = []
@@ -89,6 +105,15 @@ def eliminate_log_z(
         elif rest:
             _deliver(messages[rest[0]], tuple(rest), message, cards)
     return math.fsum(constants)
+
+
+def _in_order(scope: Sequence[int], table: Array, cards: Sequence[int], rank: Sequence[int]) -> Factor:
+    """Return a factor with its axes in order of elimination, variables of one state left out unless it is theirs."""
+    if len(scope) > 1 and any(cards[v] == 1 for v in scope):
+        table = table.reshape([cards[v] for v in scope if cards[v] > 1])
+        scope = [v for v in scope if cards[v] > 1]
+    axes = sorted(range(len(scope)), key=lambda k: rank[scope[k]])
+    return tuple(scope[k] for k in axes), table.transpose(axes)
 
 
 def _deliver(bucket: list[Factor], scope: tuple[int, ...], message: Array, cards: Sequence[int]) -> None:

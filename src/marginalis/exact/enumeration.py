@@ -4,41 +4,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ..models import BipartiteMRF, Natural, SpinForm, total
-from ..parallel import Tick, run_jobs
-from ..units import Array, Categorical, TwoState, Units
+from ..models.forms import Natural, SignedForm, total
+from ..models.model import MRF
+from ..models.units import Array, Categorical, TwoState, Units
+from ..parallel.threads import Tick, run_jobs
 from .structure import Side
 
 _HI_CHUNK = 1024  # most states of the upper half per kernel call
+_LATERAL_CHUNK = 128  # the same where lower and upper units are coupled: that table stays in the cache
 _TABLE_ENTRIES = 1 << 17
 _STATES_AT_ONCE = 1 << 12
 _FIELDS_AT_ONCE = 1 << 14  # of a piece of states: they stay in the cache, and no memory goes back to the system
 
 
-def enumerate_log_z(model: Natural | SpinForm, units: tuple[TwoState, TwoState], threads: int, tick: Tick) -> float:
-    """ln Σ_v exp(b·v) Π_j Z(a_j(v)), with a_j(v) = c_j + Σ_i w_ij v_i, over two-state units of either kind.
+def enumerate_log_z(model: Natural | SignedForm, units: tuple[TwoState, TwoState], threads: int, tick: Tick) -> float:
+    """ln Σ_v exp(b·v + ½vᵀLv) Π_j Z(a_j(v)), with a_j(v) = c_j + Σ_i w_ij v_i, over two-state units of either kind.
 
     For a spin Z(a) = 2cosh a = e^a (1 + e^{−2a}), for a 0/1 unit it is 1 + e^a: the e^{a_j} together are one
     factor linear in v, and e^{−2a_j} or e^{a_j} is a table over the lower units times a table over the upper
-    ones. So a state costs one multiply-add and one multiplication per unit, and no exponential.
+    ones. So a state costs one multiply-add and one multiplication per unit, and no exponential. Couplings between
+    lower and upper units, where L has them, are one number more per state.
     """
-    from ..engines.exact_kernel import LANES, pack_lower, sum_states  # Numba takes a second to load
+    from .kernel import LANES, pack_cross, pack_lower, sum_states  # Numba takes a second to load
 
     side, (taken_out, slope) = units[0], (1.0, -2.0) if units[1].offset == 0.0 else (0.0, 1.0)
-    w = model.weights.toarray() if sp.issparse(model.weights) else model.weights
+    w, c = _dense(model.weights), model.hidden_bias
     n, m = w.shape
-    padding = max(0, 6 - n)  # unconnected units, so that there are LANES lower and four upper states
-    w = np.pad(w, ((0, padding), (0, 0)))
-    b = np.pad(model.visible_bias, (0, padding))
-    n += padding
+    padding, empty = max(0, 6 - n), int(m == 0)  # unconnected units: at least LANES lower and four upper states,
+    w = np.pad(w, ((0, padding), (0, empty)))  # and one factor
+    b, c = np.pad(model.visible_bias, (0, padding)), np.pad(c, (0, empty))
+    among = None if model.lateral is None else np.pad(_dense(model.lateral), ((0, padding), (0, padding)))
+    n, m = n + padding, m + empty
     lower = max(4, min(n - 2, 10, int(math.log2(max(16.0, _TABLE_ENTRIES / m)))))
     upper = n - lower
     linear = b + taken_out * w.sum(axis=1)
-    largest = abs(slope) * float((np.abs(model.hidden_bias) + np.abs(w).sum(axis=0)).max())
+    largest = abs(slope) * float((np.abs(c) + np.abs(w).sum(axis=0)).max())
     # Tables of e^{−2a} overflow beyond e^700; then they hold exponents, and the kernel exponentiates.
     in_logs = largest > 600.0
     flush = m if in_logs else max(1, int(650.0 / max(largest + 1.0, 1.0)))
@@ -46,25 +51,39 @@ def enumerate_log_z(model: Natural | SpinForm, units: tuple[TwoState, TwoState],
     def values(states: np.ndarray, n: int) -> Array:
         return side.offset + side.scale * _spins(states, n)
 
-    states = values(np.arange(1 << lower), lower)
-    table = slope * (model.hidden_bias + states @ w[:lower])
-    constant = taken_out * total(model.hidden_bias)
-    low = pack_lower(table, states @ linear[:lower] + constant, in_logs)
-    chunk_size = max(4, min(_HI_CHUNK, (1 << upper) // 16))
+    def own(states: Array, part: slice) -> Array:
+        """Return the exponent of some units alone."""
+        alone = states @ linear[part]
+        return alone if among is None else alone + 0.5 * np.einsum("ki,ki->k", states @ among[part, part], states)
+
+    below, above = slice(0, lower), slice(lower, n)
+    states_below = values(np.arange(1 << lower), lower)
+    table = slope * (c + states_below @ w[below])
+    low = pack_lower(table, own(states_below, below) + taken_out * total(c), in_logs)
+    chunk_size = max(4, min(_HI_CHUNK if among is None else _LATERAL_CHUNK, (1 << upper) // 16))
     chunks = range(0, 1 << upper, chunk_size)
     sums, exponents = np.zeros((2, len(chunks), LANES))
+    # the first of the upper units run through the same states in every chunk, the last ones are fixed in it
+    running = chunk_size.bit_length() - 1
+    across = None if among is None else among[above, below] @ states_below.T
+    cross = None if across is None else pack_cross(values(np.arange(chunk_size), running) @ across[:running])
 
     def job(chunk: int) -> Iterator[float]:
         numbers = np.arange(chunk * chunk_size, (chunk + 1) * chunk_size)
         states = values(numbers, upper)
-        high = slope * (states @ w[lower:])
-        sums[chunk], exponents[chunk] = sum_states(low, high, states @ linear[lower:], in_logs, flush)
+        high = slope * (states @ w[above])
+        given = low if across is None else low.shifted((states[0, running:, None] * across[running:]).sum(axis=0))
+        sums[chunk], exponents[chunk] = sum_states(given, high, own(states, above), cross, in_logs, flush)
         yield len(numbers)
 
     run_jobs(job, range(len(chunks)), 1 << upper, threads, tick)
     top = exponents.max()
     scaled = math.fsum((sums * np.exp2(exponents - top)).ravel())
-    return (math.log2(scaled) + float(top) - padding) * math.log(2.0) if scaled > 0.0 else math.nan
+    return (math.log2(scaled) + float(top) - padding - empty) * math.log(2.0) if scaled > 0.0 else math.nan
+
+
+def _dense(matrix: Any) -> Array:
+    return matrix.toarray() if sp.issparse(matrix) else matrix
 
 
 def _spins(states: np.ndarray, n: int) -> Array:
@@ -82,8 +101,8 @@ def log2_states(units: Units, variables: int) -> float:
     return math.inf
 
 
-def enumerate_states(model: BipartiteMRF, tick: Tick) -> float:
-    """ln Σ_v exp(b·v) Z_h(c + vᵀW) over all states of a discrete visible side, whatever the hidden one is."""
+def enumerate_states(model: MRF, tick: Tick) -> float:
+    """ln Σ_v exp(b·v + ½vᵀLv) Z_h(c + vᵀW) over all states of a discrete visible side, whatever the hidden one is."""
     total, done = -math.inf, 0.0
     count = 2.0 ** log2_states(model.visible_units, model.n_visible)
     for exponents in log_marginals(model):
@@ -93,8 +112,11 @@ def enumerate_states(model: BipartiteMRF, tick: Tick) -> float:
     return total
 
 
-def log_marginals(model: BipartiteMRF) -> Iterator[Array]:
-    """Yield b·v + ln Z_h(c + vᵀW) of all states of a discrete visible side, piece by piece, last variable fastest."""
+def log_marginals(model: MRF) -> Iterator[Array]:
+    """Yield b·v + ½vᵀLv + ln Z_h(c + vᵀW) of all states of a discrete visible side, piece by piece.
+
+    The last variable changes fastest.
+    """
     natural = model.natural
     side = Side.of(natural.visible_units, len(natural.visible_bias))
     assert side is not None
@@ -107,9 +129,15 @@ def log_marginals(model: BipartiteMRF) -> Iterator[Array]:
     first = side.starts[split]
     tail = side.numbered(np.arange(piece))[:, first:]
     own, fields = tail @ natural.visible_bias[first:], tail @ natural.weights[first:]
+    lateral = natural.lateral
+    if lateral is not None:
+        own = own + 0.5 * np.einsum("ki,ki->k", tail @ lateral[first:][:, first:], tail)
     for state in range(0, count, piece):
         head = side.numbered(np.array([state]))[0, :first]
         exponents = own + head @ natural.visible_bias[:first]
+        if lateral is not None:
+            from_head = head @ lateral[:first]
+            exponents += tail @ from_head[first:] + 0.5 * (from_head[:first] @ head)
         if len(natural.hidden_bias):
             shift = natural.hidden_bias + head @ natural.weights[:first]
             exponents += natural.hidden_units.log_normaliser(fields + shift)

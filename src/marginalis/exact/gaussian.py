@@ -10,11 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, lapack, solve_triangular
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
 
 Array = NDArray[np.float64]
 
 _DENSE_SIDE = 3000  # the smaller side up to which a sparse W is worth a dense Schur complement
+_MOST_DENSE = 20_000  # 3 GiB
+_MOST_ENTRIES = 1 << 28  # of a sparse factor
 _LOG_2PI = math.log(2.0 * math.pi)
 _CHUNK_BITS = 20
 _EPS = 2.0**-52
@@ -22,12 +25,15 @@ _PROMISED = 1e-9  # relative accuracy, absolute for |ln Z| < 1
 _MOST_EXTENDED = 1e9  # multiplications in extended precision, which has no library to do them
 
 
-def gaussian_gaussian_log_z(W: Any, b: Array, c: Array, precision_v: Array, precision_h: Array) -> float:
-    """ln ∫ exp(b·v + c·h + v'Wh − ½Σ p_i v_i² − ½Σ q_j h_j²) dv dh, W dense or sparse.
+def gaussian_gaussian_log_z(
+    W: Any, b: Array, c: Array, precision_v: Array, precision_h: Array, lateral: Any = None
+) -> float:
+    """ln ∫ exp(b·v + c·h + v'Wh + ½v'Lv − ½Σ p_i v_i² − ½Σ q_j h_j²) dv dh, W and L (`lateral`) dense or sparse.
 
-    With Λ = [[diag p, −W], [−W', diag q]] and β = (b, c) it is ½(n+m) ln 2π − ½ ln det Λ + ½ β'Λ⁻¹β. Units
-    are rescaled to precision one (B = p^{-½} W q^{-½}), the larger side is integrated out, and the Schur
-    complement I − B'B of the smaller is factored; where a sparse W has two large sides, Λ itself is.
+    With Λ = [[diag p − L, −W], [−W', diag q]] and β = (b, c) it is ½(n+m) ln 2π − ½ ln det Λ + ½ β'Λ⁻¹β. Units
+    are rescaled to precision one (B = p^{-½} W q^{-½}), the larger side, or the one without couplings inside, is
+    integrated out, and the Schur complement I − B'B − L of the other is factored; where a sparse W leaves a large
+    one, Λ itself is.
 
     The integral exists only if Λ is positive definite. `ValueError` otherwise, and also when Λ is so nearly
     singular that rounding decides, or leaves less than nine digits after a second try in extended precision.
@@ -37,16 +43,18 @@ def gaussian_gaussian_log_z(W: Any, b: Array, c: Array, precision_v: Array, prec
     sparse = sp.issparse(W)
     W = sp.csr_matrix(W, dtype=float) if sparse else np.asarray(W, dtype=float)
     _check_weights(W, len(b), len(c))
-    if len(b) < len(c):
+    if lateral is not None or len(b) < len(c):
         W, b, c, p, q = W.T, c, b, q, p
     given = W, b, c, p, q
     W, b, c = _unit_precision(*given)
+    inside = None if lateral is None else _scaled_lateral(lateral, q)
     if sparse and len(c) > _DENSE_SIDE:
-        joint = sp.bmat([[sp.identity(len(b)), -W], [-W.T, sp.identity(len(c))]], format="csc")
+        own_block = sp.identity(len(c)) if inside is None else sp.identity(len(c)) - sp.csr_array(inside)
+        joint = sp.bmat([[sp.identity(len(b)), -W], [-W.T, own_block]], format="csc")
         log_det, quadratic, error = _sparse_factor(joint, np.concatenate([b, c]))
         own = 0.0
     else:
-        log_det, quadratic, error = _dense_factor(*_schur(W, b, c))
+        log_det, quadratic, error = _dense_factor(*_schur(W, b, c, inside))
         own = float(b @ b)
     constant = (len(b) + len(c)) * _LOG_2PI - math.fsum(np.log(p)) - math.fsum(np.log(q)) + own
     value = 0.5 * (constant - log_det + quadratic)
@@ -57,17 +65,32 @@ def gaussian_gaussian_log_z(W: Any, b: Array, c: Array, precision_v: Array, prec
             raise ValueError(
                 f"this Gaussian model is so nearly singular that ln Z = {value:.6g} is known to about {error:.1g} only"
             )
-        value = _in_extended_precision(*given)
+        value = _in_extended_precision(lateral, *given)
     return value
 
 
-def _in_extended_precision(W: Any, *vectors: Array) -> float:
+def gaussian_seconds(W: Any, lateral: Any) -> float:
+    """Return about how long `gaussian_gaussian_log_z` takes, infinite if it takes too much memory."""
+    n = min(W.shape) if lateral is None else W.shape[0]
+    if lateral is None or n <= _DENSE_SIDE or not sp.issparse(W):
+        return 1e-9 * n**3 if lateral is None or n <= _MOST_DENSE else math.inf
+    # no factor is fuller than a banded one
+    joint = sp.csr_array(sp.bmat([[sp.csr_array(lateral), W], [W.T, None]]))
+    place = np.argsort(reverse_cuthill_mckee(joint, symmetric_mode=True))
+    i, j = sp.coo_array(joint).coords
+    band = int(np.abs(place[i] - place[j]).max(initial=0)) + 1
+    return 1e-9 * len(place) * band**2 if len(place) * band < _MOST_ENTRIES else math.inf
+
+
+def _in_extended_precision(lateral: Any, W: Any, *vectors: Array) -> float:
     """Return the same as `gaussian_gaussian_log_z` by a Cholesky factorisation in long doubles, row by row."""
     wide = np.longdouble
     b, c, p, q = (x.astype(wide) for x in vectors)
     W = (W.toarray() if sp.issparse(W) else W).astype(wide) / np.sqrt(p)[:, None] / np.sqrt(q)
     b, c = b / np.sqrt(p), c / np.sqrt(q)
     matrix, y = np.identity(len(c), dtype=wide) - W.T @ W, c + W.T @ b
+    if lateral is not None:
+        matrix -= _dense(lateral).astype(wide) / np.sqrt(q)[:, None] / np.sqrt(q)
     for k in range(len(c)):
         if not matrix[k, k] > 0:
             raise _not_definite()
@@ -81,18 +104,20 @@ def _in_extended_precision(W: Any, *vectors: Array) -> float:
     return float(((len(b) + len(c)) * log_2pi - logs + y @ y + b @ b) / 2)
 
 
-def gaussian_marginal(W: Any, b: Array, c: Array, precision_v: Array, precision_h: Array) -> tuple[Array, Array]:
+def gaussian_marginal(
+    W: Any, b: Array, c: Array, precision_v: Array, precision_h: Array, lateral: Any = None
+) -> tuple[Array, Array]:
     """Return A and the mean of y such that h = Ay has its marginal law, y being normal with unit covariance.
 
-    The density is the integrand of `gaussian_gaussian_log_z`. With the Cholesky factor L of the Schur
-    complement S = LL' and its linear term r, both in units of precision one, y has mean L⁻¹r and h is
+    The density is the integrand of `gaussian_gaussian_log_z`, but `lateral` couples h. With the Cholesky factor L of
+    the Schur complement S = LL' and its linear term r, both in units of precision one, y has mean L⁻¹r and h is
     q^{-½} L^{-T} y. `ValueError` where S is so nearly singular that rounding decides.
     """
     W, b, c = _unit_precision(W, b, c, precision_v, precision_h)
-    schur, linear = _schur(W, b, c)
+    schur, linear = _schur(W, b, c, None if lateral is None else _scaled_lateral(lateral, precision_h))
     if not len(c):
         return np.zeros((0, 0)), np.zeros(0)
-    factor, _ = _cholesky(schur)
+    factor, _ = dense_cholesky(schur)
     root = solve_triangular(factor, np.identity(len(c)), lower=True, trans="T")
     return root / np.sqrt(precision_h)[:, None], solve_triangular(factor, linear, lower=True)
 
@@ -151,10 +176,20 @@ def _unit_precision(W: Any, b: Array, c: Array, p: Array, q: Array) -> tuple[Any
     return sp.diags(1.0 / root_p) @ W @ sp.diags(1.0 / root_q), b / root_p, c / root_q
 
 
-def _schur(W: Any, b: Array, c: Array) -> tuple[Array, Array]:
+def _scaled_lateral(lateral: Any, precision: Array) -> Any:
+    """Rescale couplings inside a side to units of precision one."""
+    scale = sp.diags(1.0 / np.sqrt(precision))
+    return scale @ lateral @ scale
+
+
+def _schur(W: Any, b: Array, c: Array, inside: Any = None) -> tuple[Array, Array]:
     """Precision matrix and linear term of h alone, the side of b integrated out; units of precision one."""
-    gram = W.T @ W
-    return np.identity(len(c)) - (gram.toarray() if sp.issparse(gram) else gram), c + W.T @ b
+    matrix = np.identity(len(c)) - _dense(W.T @ W)
+    return matrix if inside is None else matrix - _dense(inside), c + W.T @ b
+
+
+def _dense(matrix: Any) -> Array:
+    return matrix.toarray() if sp.issparse(matrix) else matrix
 
 
 def _gaussian_side(bias_name: str, bias: Array, name: str, precision: Array) -> tuple[Array, Array]:
@@ -197,7 +232,7 @@ def _dense_factor(matrix: Array, vector: Array) -> tuple[float, float, float]:
     """ln det A and x'A⁻¹x by Cholesky, and about the error of their sum."""
     if not len(matrix):
         return 0.0, 0.0, 0.0
-    factor, inverse = _cholesky(matrix)
+    factor, inverse = dense_cholesky(matrix)
     quadratic = float(vector @ cho_solve((factor, True), vector))
     return 2.0 * math.fsum(np.log(np.diag(factor))), quadratic, _error(inverse, len(matrix), quadratic)
 
@@ -207,7 +242,7 @@ def _error(norm_of_inverse: float, size: int, quadratic: float) -> float:
     return _EPS * norm_of_inverse * (math.sqrt(size) + quadratic)
 
 
-def _cholesky(matrix: Array) -> tuple[Array, float]:
+def dense_cholesky(matrix: Array) -> tuple[Array, float]:
     """Return the lower factor of a matrix that is positive definite beyond doubt, and the norm of its inverse."""
     try:
         factor = cholesky(matrix, lower=True)

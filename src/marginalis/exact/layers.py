@@ -23,7 +23,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..units import SPIN, Array, TwoState
+from ..models.units import SPIN, Array, TwoState
 
 _CHUNK = 1 << 18  # entries of a temporary
 _LOG2_FACTORS = 24  # log2 of the entries of the second factor of a matrix product

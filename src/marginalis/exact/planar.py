@@ -31,8 +31,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import splu
 
-from ..engines.cache import kernel
-from ..parallel import interruptible
+from ..parallel.threads import interruptible
+from ..simd.cache import kernel
 
 Array = NDArray[np.float64]
 

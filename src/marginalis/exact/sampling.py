@@ -15,15 +15,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ..models import BipartiteMRF, Natural
+from ..models.forms import Natural
+from ..models.model import MRF
+from ..models.units import Array, Gaussian
 from ..random import TARGET, uniforms
-from ..units import Array, Gaussian
-from . import ENTRIES_PER_SECOND, FEATURES_PER_SECOND, SOON, log2_seconds
 from .elimination import Conditional, eliminate_log_z
 from .enumeration import log2_states, log_marginals
 from .gaussian import gaussian_marginal
 from .ordering import table_entries
 from .structure import Factors, Side, ordered_factors
+from .ways import ENTRIES_PER_SECOND, FEATURES_PER_SECOND, SOON, log2_seconds
 
 Sampler = Callable[[Array], Array]
 
@@ -48,7 +49,7 @@ class Way(NamedTuple):
 
 
 def sample_visible(
-    model: BipartiteMRF, seed: int, chains: NDArray[np.uint64], *, max_seconds: float = 30.0
+    model: MRF, seed: int, chains: NDArray[np.uint64], *, max_seconds: float = 30.0
 ) -> tuple[Array, str] | None:
     """Draw the visible side from P(v) exactly and independently, one row of features per chain.
 
@@ -71,7 +72,7 @@ def sample_visible(
     return None
 
 
-def draw(model: BipartiteMRF, way: Way, seed: int, chains: NDArray[np.uint64]) -> Array | None:
+def draw(model: MRF, way: Way, seed: int, chains: NDArray[np.uint64]) -> Array | None:
     """Sample one way, a bounded number of chains at a time."""
     sample = way.prepare()
     if sample is None:
@@ -84,8 +85,11 @@ def draw(model: BipartiteMRF, way: Way, seed: int, chains: NDArray[np.uint64]) -
     return rows
 
 
-def _enumeration(model: BipartiteMRF) -> Way | None:
-    """Invert the cumulative probabilities of all states of one side; draw the other one given it."""
+def _enumeration(model: MRF) -> Way | None:
+    """Invert the cumulative probabilities of all states of one side; draw the other one given it.
+
+    On a graph that is not bipartite it is the visible side.
+    """
     natural = model.natural
     visible, hidden = (
         log2_states(units, variables) + math.log2(len(others) + 8)
@@ -94,6 +98,8 @@ def _enumeration(model: BipartiteMRF) -> Way | None:
             (natural.hidden_units, model.n_hidden, natural.visible_bias),
         )
     )
+    if not model.is_bipartite:  # only the hidden side can be summed out
+        visible, hidden = visible + math.log2(1 + len(natural.visible_bias) / (len(natural.hidden_bias) + 8)), math.inf
     swap = hidden < visible
     side = model.transposed() if swap else model
     if log2_states(side.visible_units, side.n_visible) > _MOST_STATES:
@@ -106,7 +112,7 @@ def _enumeration(model: BipartiteMRF) -> Way | None:
     )
 
 
-def _state_sampler(side: BipartiteMRF, whole: Natural | None) -> Sampler | None:
+def _state_sampler(side: MRF, whole: Natural | None) -> Sampler | None:
     """Sample the visible side of `side`, and if it is the hidden one of `whole`, that one's visible side."""
     states = Side.of(side.visible_units, len(side.visible_bias))
     assert states is not None
@@ -128,7 +134,7 @@ def _state_sampler(side: BipartiteMRF, whole: Natural | None) -> Sampler | None:
     return sample
 
 
-def _elimination(model: BipartiteMRF) -> Way | None:
+def _elimination(model: MRF) -> Way | None:
     """Draw the variables of a discrete model of low width one by one, in reverse order of their elimination."""
     found = ordered_factors(model, stop_above=_MOST_ENTRIES)
     if found is None:
@@ -173,16 +179,19 @@ def _backward_sampler(parts: Factors, order: list[int], side: Side) -> Sampler:
     return sample
 
 
-def _gaussian(model: BipartiteMRF) -> Way | None:
-    """Draw the smaller side of a Gaussian model from its marginal law, and the other one given it."""
+def _gaussian(model: MRF) -> Way | None:
+    """Draw the smaller side of a Gaussian model from its marginal law, and the other one given it.
+
+    On a graph that is not bipartite the visible side is drawn at once.
+    """
     natural = model.natural
     v, h = natural.visible_units, natural.hidden_units
-    swap = model.n_hidden < model.n_visible
-    n = min(model.n_visible, model.n_hidden)
+    swap = model.is_bipartite and model.n_hidden < model.n_visible
+    n = model.n_hidden if swap else model.n_visible
     if not (isinstance(v, Gaussian) and isinstance(h, Gaussian)) or n > _MOST_GAUSSIANS:
         return None
     w, b, c = natural.weights, natural.visible_bias, natural.hidden_bias
-    law = (w, b, c, v.gamma, h.gamma) if swap else (w.T, c, b, h.gamma, v.gamma)
+    law = (w, b, c, v.gamma, h.gamma, None) if swap else (w.T, c, b, h.gamma, v.gamma, natural.lateral)
     return Way(
         2e-10 * n * (n**2 + w.size),
         1e-9 * n**2 + 1e-7 * n + swap * _seconds_to_complete(natural),
@@ -191,7 +200,7 @@ def _gaussian(model: BipartiteMRF) -> Way | None:
     )
 
 
-def _normal_sampler(law: tuple[Any, Array, Array, Array, Array], whole: Natural | None) -> Sampler | None:
+def _normal_sampler(law: tuple[Any, Array, Array, Array, Array, Any], whole: Natural | None) -> Sampler | None:
     """Sample the second side of `law`, and if it is the hidden one of `whole`, that one's visible side."""
     try:
         matrix, mean = gaussian_marginal(*law)
@@ -226,7 +235,7 @@ def _product(matrix: Any, rows: Array) -> Array:
     return np.ascontiguousarray((sp.csr_array(matrix) @ rows.T).T)
 
 
-WAYS: dict[str, Callable[[BipartiteMRF], Way | None]] = {
+WAYS: dict[str, Callable[[MRF], Way | None]] = {
     "gaussian": _gaussian,
     "enumeration": _enumeration,
     "elimination": _elimination,

@@ -8,26 +8,36 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from ..models import BipartiteMRF, Grid, Indices, Layers, Natural, SpinForm
-from ..units import Array, Categorical, TwoState
+from ..models.forms import Grid, Indices, Layers, Natural, SignedForm
+from ..models.model import MRF
+from ..models.units import Array, Categorical, TwoState
 from .ordering import elimination_order
+
+_MOST_NEIGHBOURS = {True: 16, False: 32}  # on average, on a bipartite graph that may be eliminated, and on another
+_SMALL = 64  # variables that may be coupled to any number of others
+_LARGE, _SMALL_PART = 20_000, 1000  # variables of a model, and of a connected part of it
 
 
 class GridArrays(NamedTuple):
-    """A two-dimensional Ising lattice: natural fields and couplings on the sites, as in `ising_grid`."""
+    """A two-dimensional Ising lattice: natural fields and couplings on the sites, as in `ising_grid`.
+
+    `diagonal` is that of a triangular lattice, or None if all its bonds are zero.
+    """
 
     field: Array
     horizontal: Array
     vertical: Array
     periodic: tuple[bool, bool]
+    diagonal: Array | None
 
 
-def grid_arrays(model: BipartiteMRF) -> GridArrays | None:
+def grid_arrays(model: MRF) -> GridArrays | None:
     """Return the arrays of a two-dimensional lattice of two-state units, if the model is one."""
     form, layout = model.spin_form, model.layout
     if form is None or not isinstance(layout, Grid) or len(layout.shape) != 2:
@@ -37,23 +47,39 @@ def grid_arrays(model: BipartiteMRF) -> GridArrays | None:
         return None
     field = np.empty(model.n_variables)
     field[model.split.visible], field[model.split.hidden] = form.visible_bias, form.hidden_bias
-    w = sp.coo_array(form.weights)
-    a, b = model.split.visible[w.coords[0]], model.split.hidden[w.coords[1]]
+    a, b, data = _bonds(model, form)
     (ra, ca), (rb, cb) = np.divmod(a, columns), np.divmod(b, columns)
-    horizontal, vertical = np.zeros(layout.shape), np.zeros(layout.shape)
+    horizontal, vertical, diagonal = (np.zeros(layout.shape) for _ in range(3))
     placed = np.zeros(len(a), dtype=bool)
     for r1, c1, r2, c2 in ((ra, ca, rb, cb), (rb, cb, ra, ca)):
-        right = ~placed & (r1 == r2) & (c2 == (c1 + 1) % columns) & (layout.periodic[1] | (c2 > c1))
-        np.add.at(horizontal, (r1[right], c1[right]), w.data[right])
-        down = ~placed & (c1 == c2) & (r2 == (r1 + 1) % rows) & (layout.periodic[0] | (r2 > r1))
-        np.add.at(vertical, (r1[down], c1[down]), w.data[down])
-        placed |= right | down
-    if not placed[w.data != 0].all():
+        below = (r2 == (r1 + 1) % rows) & (layout.periodic[0] | (r2 > r1))
+        beside = (c2 == (c1 + 1) % columns) & (layout.periodic[1] | (c2 > c1))
+        for bonds, here in (
+            (horizontal, (r1 == r2) & beside),
+            (vertical, (c1 == c2) & below),
+            (diagonal, layout.triangular & below & beside),
+        ):
+            fresh = here & ~placed
+            np.add.at(bonds, (r1[fresh], c1[fresh]), data[fresh])
+            placed |= fresh
+    if not placed[data != 0].all():
         return None
-    return GridArrays(field.reshape(layout.shape), horizontal, vertical, (layout.periodic[0], layout.periodic[1]))
+    periodic = layout.periodic[0], layout.periodic[1]
+    return GridArrays(field.reshape(layout.shape), horizontal, vertical, periodic, diagonal if diagonal.any() else None)
 
 
-def layer_arrays(model: BipartiteMRF, form: Natural | SpinForm | None = None) -> tuple[list[Array], list[Array]] | None:
+def _bonds(model: MRF, form: Natural | SignedForm) -> tuple[Indices, Indices, Array]:
+    """Return the two ends of each coupling of one-feature variables, as the caller numbers them, and its value."""
+    w = sp.coo_array(form.weights)
+    a, b, data = model.split.visible[w.coords[0]], model.split.hidden[w.coords[1]], w.data
+    if form.lateral is None:
+        return a, b, data
+    among = sp.coo_array(sp.triu(sp.coo_array(form.lateral)))
+    i, j = (model.split.visible[x] for x in among.coords)
+    return np.concatenate([a, i]), np.concatenate([b, j]), np.concatenate([data, among.data])
+
+
+def layer_arrays(model: MRF, form: Natural | SignedForm | None = None) -> tuple[list[Array], list[Array]] | None:
     """Return the weights and biases of the layers, in spins or as another `form` has them, if the model has layers."""
     form, layout = form or model.spin_form, model.layout
     if form is None or not isinstance(layout, Layers) or sum(layout.sizes) != model.n_variables:
@@ -64,18 +90,17 @@ def layer_arrays(model: BipartiteMRF, form: Natural | SpinForm | None = None) ->
     field[model.split.visible], field[model.split.hidden] = form.visible_bias, form.hidden_bias
     ends = np.cumsum(layout.sizes)
     biases = np.split(field, ends[:-1])
-    w = sp.coo_array(form.weights)
-    a, b = model.split.visible[w.coords[0]], model.split.hidden[w.coords[1]]
+    a, b, data = _bonds(model, form)
     low, high = np.minimum(a, b), np.maximum(a, b)
     layer = np.searchsorted(ends, low, side="right")
     above = np.searchsorted(ends, high, side="right")
-    if (above != layer + 1)[w.data != 0].any():
+    if (above != layer + 1)[data != 0].any():
         return None
     weights = []
     for i in range(len(ends) - 1):
         block = np.zeros((layout.sizes[i], layout.sizes[i + 1]))
         at = layer == i
-        block[low[at] - (ends[i] - layout.sizes[i]), high[at] - ends[i]] = w.data[at]
+        block[low[at] - (ends[i] - layout.sizes[i]), high[at] - ends[i]] = data[at]
         weights.append(block)
     return weights, biases
 
@@ -89,45 +114,64 @@ class Factors(NamedTuple):
     tables: list[Array]
 
 
-def factors(model: BipartiteMRF) -> Factors | None:
+def factors(model: MRF) -> Factors | None:
     """Return the one- and two-variable functions of a discrete model; visible variables first."""
     natural = model.natural
     v = Side.of(natural.visible_units, len(natural.visible_bias))
     h = Side.of(natural.hidden_units, len(natural.hidden_bias))
     if v is None or h is None:
         return None
+    n = len(v.cards)
     unary = v.unary(natural.visible_bias) + h.unary(natural.hidden_bias)
-    w = sp.coo_array(natural.weights)
+    edges, tables = [], []
+    for i, j, table in _pair_tables(natural.weights, v, h):
+        edges.append((i, j + n))
+        tables.append(table)
+    if natural.lateral is not None:
+        for i, j, table in _pair_tables(natural.lateral, v, v):
+            if i < j:
+                edges.append((i, j))
+                tables.append(table)
+    return Factors([*v.cards, *h.cards], unary, edges, tables)
+
+
+def _pair_tables(couplings: Any, v: Side, h: Side) -> Iterator[tuple[int, int, Array]]:
+    """Yield each pair of coupled variables of two sides, and their coupling as a function of the two states."""
+    w = sp.coo_array(couplings)
     row, column = w.coords
     order = np.lexsort((h.owners[column], v.owners[row]))
     order = order[w.data[order] != 0]
     row, column, data = row[order], column[order], w.data[order]
     pair = np.stack([v.owners[row], h.owners[column]], axis=1)
     new = np.flatnonzero(np.any(np.diff(pair, axis=0, prepend=-1), axis=1))
-    edges, tables = [], []
     for begin, end in itertools.pairwise([*new.tolist(), len(data)]):
         i, j = pair[begin].tolist()
         block = np.zeros((v.starts[i + 1] - v.starts[i], h.starts[j + 1] - h.starts[j]))
         block[row[begin:end] - v.starts[i], column[begin:end] - h.starts[j]] = data[begin:end]
-        edges.append((i, j + len(v.cards)))
-        tables.append(h.by_state(v.by_state(block).T).T)
-    return Factors([*v.cards, *h.cards], unary, edges, tables)
+        yield i, j, h.by_state(v.by_state(block).T).T
 
 
-def ordered_factors(model: BipartiteMRF, *, stop_above: float = 40.0) -> tuple[Factors, list[int], float] | None:
+def ordered_factors(model: MRF, *, stop_above: float = 40.0) -> tuple[Factors, list[int], float] | None:
     """Return the factors of a model, and what `elimination_order` finds for them.
 
     None where a side is not discrete, and where there is no point in looking for an order.
     """
-    # a dense graph has no order worth looking for: its smaller side is as good; on a large one with many
-    # cycles the search itself would take long, and in vain
-    n, edges = model.n_variables, len(model.edges)
-    if edges > 8 * n or (n > 20_000 and edges - n > 0.1 * n):
+    # A dense graph has no order worth looking for: the smaller side of a bipartite one is as good, and any other
+    # one must be small. On a large one with many cycles, unless it is in small parts, the search itself would take
+    # long, and in vain.
+    n, edges = model.n_variables, model.n_edges
+    dense = edges > _MOST_NEIGHBOURS[model.is_bipartite] / 2 * n and (model.is_bipartite or n > _SMALL)
+    if dense or (n > _LARGE and edges - n > 0.1 * n and _largest_part(model) > _SMALL_PART):
         return None
     parts = factors(model)
     if parts is None:
         return None
     return parts, *elimination_order(len(parts.cards), parts.edges, parts.cards, stop_above=stop_above)
+
+
+def _largest_part(model: MRF) -> int:
+    visible, hidden, count = model.connected_parts
+    return int((np.bincount(visible, minlength=count) + np.bincount(hidden, minlength=count)).max())
 
 
 class Side(NamedTuple):

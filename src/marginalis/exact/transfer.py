@@ -9,6 +9,9 @@ the newest L sites, in which one spin after the other is replaced by the one bel
 at 2^L operations per site rather than 4^L per row. Bonds across a periodic row join sites that are in the
 vector anyway. Where the rows themselves wrap around, Z is a trace: the first row is fixed to each of its
 2^L states in turn, and each is carried round the torus by the same sweep.
+
+On a triangular lattice the columns are taken from the last to the first, so that the site up the diagonal is still
+in the vector; only the one that wraps around is not, and a periodic row keeps it in one bit more.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engines.cache import kernel
-from ..parallel import Tick, interruptible, run_jobs
+from ..parallel.threads import Tick, interruptible, run_jobs
+from ..simd.cache import kernel
 
 Array = NDArray[np.float64]
 
@@ -32,11 +35,11 @@ _ENTRIES_PER_JOB = 1 << 22
 _NEVER = -1e300  # ln 0, without the infinities that would give NaN in differences
 
 
-def transfer_cost(shape: tuple[int, int], periodic: tuple[bool, bool]) -> tuple[float, float]:
+def transfer_cost(shape: tuple[int, int], periodic: tuple[bool, bool], triangular: bool = False) -> tuple[float, float]:
     """Return (log2 of the number of vector entries computed, log2 of the entries of the vector)."""
-    length, width, closed = _direction(shape, periodic)[1:]
+    _, length, width, closed, kept = _direction(shape, periodic, triangular)
     sites = (length + closed) * width
-    return math.log2(sites) + width * (1 + closed), float(width)
+    return math.log2(sites) + width * (1 + closed) + kept, float(width + kept)
 
 
 def transfer_log_z(
@@ -44,11 +47,14 @@ def transfer_log_z(
     horizontal: Array,
     vertical: Array,
     periodic: tuple[bool, bool],
+    diagonal: Array | None = None,
     *,
     threads: int = 1,
     tick: Tick = lambda done: None,
 ) -> float:
-    """Return ln Σ_s exp(Σ h_rc s_rc + Σ J_rc s_rc s_r,c+1 + Σ K_rc s_rc s_r+1,c), exact to rounding.
+    """Return ln Σ_s exp(Σ h_rc s_rc + Σ J_rc s_rc s_r,c+1 + Σ K_rc s_rc s_r+1,c + Σ D_rc s_rc s_r+1,c+1).
+
+    It is exact to rounding.
 
     Parameters
     ----------
@@ -58,57 +64,68 @@ def transfer_log_z(
     periodic
         Whether the rows wrap around (last row to first) and whether the columns do. Otherwise the wrap
         bonds are not used. A periodic side of two has two bonds between the same sites; both count.
+    diagonal
+        D, of the same shape, or None on a square lattice.
     threads
         For grids that need the trace; the result does not depend on it.
     tick
         Is told the fraction done.
     """
     field, horizontal, vertical = (np.array(x, dtype=float) for x in (field, horizontal, vertical))
-    if field.ndim != 2 or field.size == 0 or not field.shape == horizontal.shape == vertical.shape:
+    slant = np.zeros(field.shape) if diagonal is None else np.array(diagonal, dtype=float)
+    if field.ndim != 2 or field.size == 0 or not field.shape == horizontal.shape == vertical.shape == slant.shape:
         raise ValueError(
             "field, horizontal and vertical must be two-dimensional and of one shape, got "
             f"{field.shape}, {horizontal.shape} and {vertical.shape}"
+            f"{'' if diagonal is None else f', diagonal {slant.shape}'}"
         )
     for side, wraps in zip(field.shape, periodic, strict=True):
         if wraps and side < 2:
             raise ValueError(f"periodic: a side of {side} cannot wrap around")
     if not periodic[0]:
-        vertical[-1] = 0.0
+        vertical[-1] = slant[-1] = 0.0
     if not periodic[1]:
-        horizontal[:, -1] = 0.0
-    for name, x in (("field", field), ("horizontal", horizontal), ("vertical", vertical)):
+        horizontal[:, -1] = slant[:, -1] = 0.0
+    for name, x in (("field", field), ("horizontal", horizontal), ("vertical", vertical), ("diagonal", slant)):
         if not np.isfinite(x).all():
             raise ValueError(f"{name} must be finite")
 
-    transpose, length, width, closed = _direction(field.shape, periodic)
+    triangular = diagonal is not None
+    transpose, length, width, closed, kept = _direction(field.shape, periodic, triangular)
     if transpose:
-        field, horizontal, vertical = field.T, vertical.T, horizontal.T
-    down, across, offset = _log_factors(field, horizontal, vertical, closed)
+        field, horizontal, vertical, slant = field.T, vertical.T, horizontal.T, slant.T
+    if triangular:  # from the last column to the first: column c is bit width − 1 − c
+        field, vertical = field[:, ::-1], vertical[:, ::-1]
+        horizontal, slant = (np.roll(x[:, ::-1], -1, axis=1) for x in (horizontal, slant))
+    down, across, offset = _log_factors(field, horizontal, vertical, slant, closed, triangular)
     first_row = across[0]
     unseen = 2.0 * np.abs(vertical).max(axis=0).sum() + 4.0 * np.abs(horizontal).max()
+    unseen += 2.0 * np.abs(slant).max(axis=0).sum() + 4.0 * np.abs(slant).max()
     in_logs = bool(unseen > _SAFE_RANGE)
     if not in_logs:
         down, across = np.exp(down), np.exp(across)
+    way = in_logs, triangular, kept
 
     if not closed:
         # As if there were a row of unconnected spins above, of total weight one.
-        vector = np.full(1 << width, -width * math.log(2.0) if in_logs else 0.5**width)
+        vector = np.full(1 << (width + kept), -width * math.log(2.0) if in_logs else 0.5**width)
         scale = 0.0
         for row in range(length):
-            part = vector, down[row : row + 1], across[row : row + 1], in_logs
+            part = vector, down[row : row + 1], across[row : row + 1], *way
             scale += interruptible(_sweep, *part) if width > _LONG else _sweep(*part)
             tick((row + 1) / length)
-        return offset + scale + _log_sum(vector, in_logs)
+        return offset + scale + _log_sum(vector[: 1 << width], in_logs)
 
     # Without fields every state weighs as much as its mirror image, so half of the first rows will do.
     states = 1 << (width if field.any() else width - 1)
     results = np.empty(states)
 
-    together = max(1, min(64, _ENTRIES_PER_JOB // (field.size << width)))
+    together = max(1, min(64, _ENTRIES_PER_JOB // (field.size << (width + kept))))
 
     def job(start: int) -> Iterator[float]:
         stop = min(start + together, states)
-        _trace(np.empty(1 << width), down[1:], across[1:], first_row, in_logs, start, results[start:stop])
+        vector = np.empty(1 << (width + kept))
+        _trace(vector, down[1:], across[1:], first_row, *way, start, results[start:stop])
         yield stop - start
 
     run_jobs(job, range(0, states, together), states, threads, tick)
@@ -116,40 +133,50 @@ def transfer_log_z(
     return offset + mirror + _log_sum(results, True)
 
 
-def _direction(shape: tuple[int, ...], periodic: tuple[bool, bool]) -> tuple[bool, int, int, bool]:
-    """Return (transpose, length, width, whether the length wraps around), whichever is cheaper."""
+def _direction(
+    shape: tuple[int, ...], periodic: tuple[bool, bool], triangular: bool
+) -> tuple[bool, int, int, bool, bool]:
+    """Return (transpose, length, width, whether the length wraps around, whether to keep a bit more).
+
+    It is the cheaper one of the two directions.
+    """
     rows, cols = shape
-    along = (False, rows, cols, bool(periodic[0]))
-    other = (True, cols, rows, bool(periodic[1]))
-    return min(along, other, key=lambda d: (d[2] * (1 + d[3]), d[1]))
+    wraps, turns = bool(periodic[0]), bool(periodic[1])
+    along = (False, rows, cols, wraps, triangular and turns)
+    other = (True, cols, rows, turns, triangular and wraps)
+    return min(along, other, key=lambda d: (d[2] * (1 + d[3]) + d[4], d[1]))
 
 
-def _log_factors(field: Array, horizontal: Array, vertical: Array, closed: bool) -> tuple[Array, Array, float]:
+def _log_factors(
+    field: Array, horizontal: Array, vertical: Array, slant: Array, closed: bool, triangular: bool
+) -> tuple[Array, Array, float]:
     """ln of the factors that each site brings, largest 0, and the constant thereby taken out.
 
-    down[r, c, s s'] for the bond from above, across[r, c, first, left, new] for the field and the bonds to
-    the left neighbour and, in the last column, to the first. A closed grid has one more row, which is the
-    first again: its bonds from above only.
+    down[r, c, s s'] for the bond from above, across[r, c, first, left, right, new] for the field and the bonds to
+    the left neighbour, in the last column to the first, and to the spin above the right neighbour. A closed grid has
+    one more row, which is the first again: its bonds from above only.
     """
     spin = np.array([-1.0, 1.0])
-    above = np.roll(vertical, 1, axis=0)
-    above[0] = 0.0
+    above, beyond = np.roll(vertical, 1, axis=0), np.roll(slant, 1, axis=0)
+    above[0] = beyond[0] = 0.0
     left = np.roll(horizontal, 1, axis=1)
     left[:, 0] = 0.0
     wrap = np.zeros_like(horizontal)
     wrap[:, -1] = horizontal[:, -1]
-    first, neighbour, new = np.meshgrid(spin, spin, spin, indexing="ij")
-    across = (field[..., None, None, None] + left[..., None, None, None] * neighbour) * new
-    across = across + wrap[..., None, None, None] * (first * new)
-    top = across.max(axis=(2, 3, 4), keepdims=True)
+    first, neighbour, corner, new = np.meshgrid(spin, spin, spin[: 1 + triangular], spin, indexing="ij")
+    each = (..., *[None] * 4)
+    across = (field[each] + left[each] * neighbour) * new + wrap[each] * (first * new)
+    across = across + beyond[each] * (corner * new)
+    top = across.max(axis=(2, 3, 4, 5), keepdims=True)
     down = np.stack([-above, above], axis=-1) - np.abs(above)[..., None]
     offset = math.fsum(np.abs(above).flat) + math.fsum(top.flat)
     across = across - top
     if closed:
-        across = np.concatenate([across, np.zeros_like(across[:1])])
-        last = vertical[-1]
+        last, corners = vertical[-1], slant[-1]
+        again = corners[:, None, None, None, None] * (corner * new) - np.abs(corners)[:, None, None, None, None]
+        across = np.concatenate([across, again[None]])
         down = np.concatenate([down, np.stack([-last, last], axis=-1)[None] - np.abs(last)[None, :, None]])
-        offset += math.fsum(np.abs(last))
+        offset += math.fsum(np.abs(last)) + math.fsum(np.abs(corners))
     return np.ascontiguousarray(down), np.ascontiguousarray(across), offset
 
 
@@ -165,7 +192,7 @@ _compiled = kernel(fastmath={"nnan", "nsz", "reassoc", "contract"})
 
 
 @_compiled
-def _site(vector, col, wraps, down, across, gain):
+def _site(vector, col, wraps, triangular, down, across, gain):
     """Replace the spin of one column, in place; return the largest entry.
 
     Column c is bit c of the vector's index; the factors are constant along runs of the lower bits, whose
@@ -174,36 +201,38 @@ def _site(vector, col, wraps, down, across, gain):
     stride = 1 << col
     half = max(1, stride >> 1)
     step = 2 if wraps and half > 1 else 1
+    rights = 2 if triangular and 2 * stride < len(vector) else 1  # states of the bit above
     top = 0.0
-    for left in range(min(2, stride)):
-        for parity in range(step):
-            first = parity if half > 1 else left  # with two columns they are the same bit
-            minus, plus = gain * across[first, left, 0], gain * across[first, left, 1]
-            mm, pm, mp, pp = minus * down[1], minus * down[0], plus * down[0], plus * down[1]
-            start = left * half + parity
-            for base in range(0, len(vector), 2 * stride):
-                for i in range(base + start, base + (left + 1) * half, step):
-                    a, b = vector[i], vector[i + stride]
-                    x, y = mm * a + pm * b, mp * a + pp * b
-                    vector[i], vector[i + stride] = x, y
-                    top = max(top, x, y)
+    for right in range(rights):
+        for left in range(min(2, stride)):
+            for parity in range(step):
+                first = parity if half > 1 else left  # with two columns they are the same bit
+                minus, plus = gain * across[first, left, right, 0], gain * across[first, left, right, 1]
+                mm, pm, mp, pp = minus * down[1], minus * down[0], plus * down[0], plus * down[1]
+                start = left * half + parity
+                for base in range(2 * right * stride, len(vector), 2 * rights * stride):
+                    for i in range(base + start, base + (left + 1) * half, step):
+                        a, b = vector[i], vector[i + stride]
+                        x, y = mm * a + pm * b, mp * a + pp * b
+                        vector[i], vector[i + stride] = x, y
+                        top = max(top, x, y)
     return top
 
 
 @_compiled
-def _site_in_logs(vector, col, wraps, down, across, gain):
+def _site_in_logs(vector, col, wraps, triangular, down, across, gain):
     """`_site` for vector, factors and gain that are given as logarithms."""
     stride = 1 << col
     top = -np.inf
     for i in range(len(vector)):
         if i & stride:
             continue
-        left, first = (i >> max(0, col - 1)) & 1, i & 1
+        left, first, right = (i >> max(0, col - 1)) & 1, i & 1, (i >> (col + 1)) & triangular
         a, b = vector[i] + gain, vector[i + stride] + gain
         x, y = _log_add(a + down[1], b + down[0]), _log_add(a + down[0], b + down[1])
         if col == 0:
             left = first = 0
-        x, y = x + across[first, left, 0], y + across[first, left, 1]
+        x, y = x + across[first, left, right, 0], y + across[first, left, right, 1]
         vector[i], vector[i + stride] = x, y
         top = max(top, x, y)
     return top
@@ -215,20 +244,41 @@ def _log_add(a, b):
 
 
 @_compiled
-def _sweep(vector, down, across, in_logs):
-    """Take the vector through the rows of factors, keeping its largest entry 1; return ln of the scale."""
+def _keep_first(vector, in_logs):
+    """Copy the spin of column 0, which is about to be replaced, to the top bit."""
+    half = len(vector) >> 1
+    nothing = _NEVER if in_logs else 0.0
+    for i in range(0, half, 2):
+        vector[half + i], vector[half + i + 1], vector[i + 1] = nothing, vector[i + 1], nothing
+
+
+@_compiled
+def _drop_first(vector, in_logs):
+    """Sum over the top bit; the sum is in the lower half."""
+    half = len(vector) >> 1
+    for i in range(half):
+        vector[i] = _log_add(vector[i], vector[half + i]) if in_logs else vector[i] + vector[half + i]
+
+
+@_compiled
+def _sweep(vector, down, across, in_logs, triangular, kept):
+    """Take the vector through the rows of factors, keeping its largest entry about 1; return ln of the scale."""
     scale = 0.0
     width = down.shape[1]
     gain = 0.0 if in_logs else 1.0  # takes the previous site's largest entry to 1 without a pass of its own
     for row in range(down.shape[0]):
+        if kept:
+            _keep_first(vector, in_logs)
         for col in range(width):
-            args = (vector, col, col == width - 1, down[row, col], across[row, col], gain)
+            args = (vector, col, col == width - 1, triangular, down[row, col], across[row, col], gain)
             if in_logs:
                 gain = -_site_in_logs(*args)
                 scale -= gain
             else:
                 gain = 1.0 / _site(*args)
                 scale -= math.log(gain)
+        if kept:
+            _drop_first(vector, in_logs)
     if in_logs:
         vector += gain
     else:
@@ -237,14 +287,14 @@ def _sweep(vector, down, across, in_logs):
 
 
 @_compiled
-def _trace(vector, down, across, first_row, in_logs, start, results):
+def _trace(vector, down, across, first_row, in_logs, triangular, kept, start, results):
     """For each first row from `start` on, ln of its weight (`first_row`) times the sum over the others."""
     for k in range(len(results)):
         state = start + k
         weight = 0.0
         for col in range(len(first_row)):
-            weight += first_row[col, state & 1, (state >> max(0, col - 1)) & 1, (state >> col) & 1]
+            weight += first_row[col, state & 1, (state >> max(0, col - 1)) & 1, 0, (state >> col) & 1]
         vector[:] = _NEVER if in_logs else 0.0
         vector[state] = 0.0 if in_logs else 1.0
-        scale = _sweep(vector, down, across, in_logs)
+        scale = _sweep(vector, down, across, in_logs, triangular, kept)
         results[k] = weight + scale + (vector[state] if in_logs else math.log(vector[state]))

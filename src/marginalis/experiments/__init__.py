@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from ..checks import whole
-from ..files import make_folder, write_whole
-from ..parallel import Tick, cores, run_jobs
+from ..formats.files import make_folder, write_whole
+from ..parallel.progress import ticker
+from ..parallel.threads import Tick, cores, run_jobs
 from ..plots import save
-from ..progress import ticker
 from .ape_temperature import EXPERIMENT as APE_TEMPERATURE
 from .convergence import EXPERIMENT as CONVERGENCE
 from .experiment import Columns, Experiment, Summary

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..parallel import Tick
+from ..parallel.threads import Tick
 from .experiment import Columns, Experiment, Key, Summary, keys_of, mean_and_error
 from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
 from .store import Row

@@ -13,15 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import confidence, engines, files
-from ..checks import whole
+from ..answers import confidence
+from ..checks import Array, whole
+from ..engines import drive
 from ..exact import exact_log_z
 from ..examples import ising_grid, potts_grid, random_dbm, rbm_gaussian, rbm_hopfield
-from ..models import BipartiteMRF, rbm
-from ..parallel import Tick, cores, run_jobs
-from ..plan import make_plan
-from ..progress import ticker
-from ..units import Array
+from ..formats import files
+from ..models.layered import rbm
+from ..models.model import MRF
+from ..parallel.progress import ticker
+from ..parallel.threads import Tick, cores, run_jobs
+from ..sampling.plan import make_plan
 from . import _csv
 from .experiment import Summary
 from .intervals import FAST, SLOW, Sample, chosen
@@ -46,7 +48,7 @@ class Case(NamedTuple):
 
     name: str
     settings: tuple[float, ...]
-    make: Callable[[float, int], BipartiteMRF]
+    make: Callable[[float, int], MRF]
 
 
 class Piece(NamedTuple):
@@ -71,13 +73,13 @@ def _sizes(seed: int) -> tuple[int, int]:
     return int(rng.integers(8, 17)), int(rng.integers(10, 31))
 
 
-def _binary(scale: float, seed: int) -> BipartiteMRF:
+def _binary(scale: float, seed: int) -> MRF:
     rng, (v, h) = np.random.default_rng(seed), _sizes(seed)
     fields = rng.normal(scale=0.5, size=v), rng.normal(scale=0.5, size=h)
     return rbm(rng.normal(scale=scale, size=(v, h)), *fields, units="binary")
 
 
-def _ising(temperature: float, seed: int) -> BipartiteMRF:
+def _ising(temperature: float, seed: int) -> MRF:
     return ising_grid((6, 6), field="uniform:0.1", periodic=True, temperature=temperature, seed=seed)
 
 
@@ -157,14 +159,11 @@ def _measure(piece: Piece, sizes: Sequence[int], repeats: int, seed: int) -> lis
     exact = exact_log_z(model, threads=1)
     plan = make_plan(model, method="ais", steps=steps, chains=chains, seed=own)
     errors: dict[str, Array] = {}
-    if engines.choose(plan, "auto") == "numba":
-        errors["mais"], joint = engines.run_both(plan, 1, lambda fraction: None)
-        assert joint is not None
-        errors["ais"] = joint
-    else:
-        for method in ("ais", "mais"):
-            plan = make_plan(model, method=method, steps=steps, chains=chains, seed=own)
-            errors[method] = engines.run(plan, "numpy", 1, lambda fraction: None)
+    errors["ais"], marginal = drive.run_both(plan, 1, lambda fraction: None)
+    if marginal is None:  # this engine does not carry it along
+        plan = make_plan(model, method="mais", steps=steps, chains=chains, seed=own)
+        marginal = drive.run(plan, 1, lambda fraction: None)
+    errors["mais"] = marginal
     shift = plan.base.log_z(model) - exact
     return [
         {"method": method, "chains": n, **_judge((log_weights + shift)[: min(repeats, chains // n) * n].reshape(-1, n))}

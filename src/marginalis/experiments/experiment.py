@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..parallel import Tick
-from ..units import Array
+from ..models.units import Array
+from ..parallel.threads import Tick
 from .store import Row
 
 Summary = list[dict[str, Any]]

@@ -8,8 +8,8 @@ from functools import cache, cached_property
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
-from .. import confidence
-from ..units import Array
+from ..answers import confidence
+from ..models.units import Array
 
 Ends = tuple[Array, Array]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..exact import duration
-from ..files import write_whole
+from ..formats.files import write_whole
 
 if TYPE_CHECKING:
     from . import Result

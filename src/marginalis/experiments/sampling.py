@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import engines
+from ..checks import Array
+from ..engines import drive
 from ..exact import exact_log_z
 from ..examples import rbm_gaussian, rbm_hopfield
-from ..models import BipartiteMRF
-from ..parallel import Tick
-from ..plan import make_plan
-from ..units import Array
+from ..models.model import MRF
+from ..parallel.threads import Tick
+from ..sampling.options import Method, Transition
+from ..sampling.plan import make_plan
 from .store import Row
 
 VISIBLE = 20
@@ -37,26 +38,26 @@ def derive(seed: int, *words: Any) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
-def make_model(name: str, seed: int, setting: Setting) -> BipartiteMRF:
+def make_model(name: str, seed: int, setting: Setting) -> MRF:
     """Return the RBM of a setting; an instance has the same weights at all temperatures."""
     own = derive(seed, name, "model", setting.model, setting.hidden, setting.instance)
     return MAKERS[setting.model](VISIBLE, setting.hidden, temperature=1.0 / setting.inv_t, seed=own)
 
 
-def exact_row(model: BipartiteMRF, setting: Setting) -> Row:
+def exact_row(model: MRF, setting: Setting) -> Row:
     """Return the exact free energy as a row."""
     return Row(*setting, 0, "exact", 0, -exact_log_z(model, method="enumeration", threads=1), None)
 
 
 def sample_rows(
-    model: BipartiteMRF,
+    model: MRF,
     setting: Setting,
     steps: int,
     methods: Sequence[str],
     seed: int,
     chains: int,
     trials: int = 1,
-    transition: str = "gibbs",
+    transition: Transition = "gibbs",
     tick: Tick = lambda fraction: None,
 ) -> list[Row]:
     """Free energies of `trials` independent trials of N = `chains`, by AIS, mAIS-V, or both along one path.
@@ -64,17 +65,16 @@ def sample_rows(
     The trials are consecutive chains of one run, so that its set-up is paid once. The seconds are CPU
     seconds of one trial; those of mAIS are not known when it comes along with AIS.
     """
-    method = "ais" if "ais" in methods else "mais-v"
+    method: Method = "ais" if "ais" in methods else "mais-v"
     plan = make_plan(model, method=method, steps=steps, chains=chains * trials, transition=transition, seed=seed)
     start = time.thread_time()
-    marginal, joint = engines.run_both(plan, 1, tick)
+    own, marginal = drive.run_both(plan, 1, tick)
     seconds = (time.thread_time() - start) / trials
     suffix = "+mh" if transition == "metropolis" else ""
     found: dict[str, tuple[Array, float | None]] = {}
-    if joint is not None:
-        found["ais"] = joint, seconds
-    if "mais" in methods:
-        found["mais"] = marginal, None if joint is not None else seconds
+    found[method.removesuffix("-v")] = own, seconds
+    if marginal is not None and "mais" in methods:
+        found["mais"] = marginal, None
     log_z0 = plan.base.log_z(model)
     rows = []
     for name, (log_weights, cost) in found.items():

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from .. import __version__
-from ..files import write_whole
+from ..formats.files import write_whole
 
 FORMAT = 1
 COLUMNS = ("instance", "model", "hidden", "inv_t", "steps", "method", "trial", "free_energy", "seconds")

@@ -1,0 +1,64 @@
+"""What two directions of a process say together: Markov's bounds and Bennett's acceptance ratio."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import log_expit
+
+from ..checks import Array
+from .confidence import log_mean_exp
+
+
+def markov_bound(log_weights: Array, risk: float) -> float:
+    """Lower bound of ln E[W], W ≥ 0, that is too high with probability at most `risk`.
+
+    The chains are split in m = ⌊√N⌋ groups with means W̄_g. By Markov's inequality W̄_g exceeds E[W]/a with
+    probability at most a, and as the groups are independent all of them do with probability at most a^m: so
+    min_g ln W̄_g + (ln risk)/m, which is nearer than the m = 1 of one plain application.
+    """
+    groups = math.isqrt(len(log_weights))
+    means = [log_mean_exp(group) for group in np.array_split(log_weights, groups)]
+    return min(means) + math.log(risk) / groups
+
+
+class Bennett(NamedTuple):
+    """A difference of free energies with its error."""
+
+    difference: float
+    stderr: float
+    overlap: float  # (Σf)²/Σf² of the acceptance probabilities f, in the direction where it is smaller
+
+
+def bennett(forward: Array, reverse: Array) -> Bennett:
+    """Difference of free energies from the works of both directions, by Bennett's acceptance ratio.
+
+    The root Δ of Σ_F f(M + w_F − Δ) = Σ_R f(−M + w_R + Δ) with f(x) = 1/(1 + eˣ) and M = ln(n_F/n_R), and the
+    variance of eq. 10a in Bennett, J. Comput. Phys. 22, 245 (1976).
+    """
+    from scipy.optimize import brentq  # imported here: it takes a while to load
+
+    m = math.log(len(forward) / len(reverse))
+
+    def log_f(delta: float) -> tuple[Array, Array]:
+        return log_expit(delta - m - forward), log_expit(m - delta - reverse)
+
+    def excess(delta: float) -> float:
+        f, r = log_f(delta)
+        return log_mean_exp(f) + m - log_mean_exp(r)
+
+    ends = -log_mean_exp(-forward), log_mean_exp(-reverse)
+    low, high, reach = min(ends), max(ends), 1.0
+    while excess(low) > 0.0 or excess(high) < 0.0:
+        low, high, reach = low - reach, high + reach, 2.0 * reach
+    delta = float(brentq(excess, low, high, xtol=1e-12, maxiter=2000)) if low < high else low
+    # Σf²/(Σf)² of each direction
+    inverse = [
+        math.exp(log_mean_exp(2.0 * log_values) - 2.0 * log_mean_exp(log_values)) / len(log_values)
+        for log_values in log_f(delta)
+    ]
+    variance = sum(inverse) - 1.0 / len(forward) - 1.0 / len(reverse)
+    alone = min(len(forward), len(reverse)) == 1  # which says nothing of the spread
+    return Bennett(delta, math.inf if alone else math.sqrt(max(variance, 0.0)), 1.0 / max(inverse))

@@ -1,0 +1,273 @@
+"""Bounds of the free energy from both sides, and Bennett's estimate between them.
+
+The forward process estimates Z/Z_0 without bias and the reverse process (eq. reverse_process), started from
+samples of the model itself, estimates Z_0/Z without bias. Both means are those of non-negative numbers, so
+Markov's inequality bounds F from both sides with a stated confidence and no assumption about their spread.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Unpack
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import ndtri
+
+from ..checks import Array, real_array, real_number, whole
+from ..exact.sampling import sample_visible
+from ..models.data import check_rows, split_rows, visible_table
+from ..models.layered import as_model
+from ..parallel.progress import ticker
+from ..parallel.threads import cores
+from ..random import REVERSE, TARGET, stream, uniforms
+from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
+from ..sampling.plan import Plan
+from ..sampling.recorder import Recorder
+from . import confidence
+from .adaptive import ready_plan
+from .bennett import Bennett, bennett, markov_bound
+from .confidence import log_mean_exp
+from .estimate import Estimate, doubts_about_digits, run_plan
+from .record import Answer, Record, decimals, finite
+
+DISAGREEMENT = 2.5  # of the two directions, in widths of their intervals, that is worth a warning
+MIN_CHAINS = 10
+_ROUNDING = 1e-5  # relative, of log-weights
+_NOT_HERE = ("resample", "populations")  # Bennett compares single chains with their reverse
+MIN_OVERLAP = 20.0  # effective chains below which Bennett's error is no error bar
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds(Answer):
+    """F between two bounds that hold together with probability `confidence`, and Bennett's estimate of it."""
+
+    forward: Estimate
+    reverse_log_weights: Array  # of chains from the target to the base: their mean weight estimates Z_0/Z
+    samples: str  # where the reverse chains start: "given", "exact, by …" or "approximate"
+    confidence: float
+    record: Record  # of the forward run, with the time that both took
+
+    @property
+    def is_certified(self) -> bool:
+        """Whether the reverse chains are known to have started from independent samples of the model."""
+        return self.samples.startswith("exact")
+
+    @cached_property
+    def upper(self) -> float:
+        """Upper bound of F, wrong with probability at most (1 − confidence)/2."""
+        return -self.forward.log_z0 - markov_bound(self.forward.log_weights, (1.0 - self.confidence) / 2.0)
+
+    @cached_property
+    def lower(self) -> float:
+        """Lower bound of F, wrong with probability at most (1 − confidence)/2 if the samples are the model's."""
+        return markov_bound(self.reverse_log_weights, (1.0 - self.confidence) / 2.0) - self.forward.log_z0
+
+    @cached_property
+    def reverse_free_energy(self) -> float:
+        """F by the reverse chains alone; E of it is at most F, as E of `forward.free_energy` is at least F."""
+        return log_mean_exp(self.reverse_log_weights) - self.forward.log_z0
+
+    @cached_property
+    def _bennett(self) -> Bennett:
+        return bennett(-self.forward.log_weights, -self.reverse_log_weights)
+
+    @property
+    def free_energy(self) -> float:
+        """F by Bennett's acceptance ratio, from both directions."""
+        return self._bennett.difference - self.forward.log_z0
+
+    @property
+    def log_z(self) -> float:
+        """ln Z by Bennett's acceptance ratio."""
+        return -self.free_energy
+
+    @property
+    def stderr(self) -> float:
+        """Standard error of `free_energy`, by Bennett's formula."""
+        return self._bennett.stderr
+
+    @property
+    def overlap(self) -> float:
+        """Effective number of chains that Bennett's estimate rests on, in the direction with the fewer of them."""
+        return self._bennett.overlap
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Interval of F about `free_energy` with the same confidence, for a normal error."""
+        reach = max(float(ndtri(0.5 + self.confidence / 2.0)) * self.stderr, self.forward.rounding)
+        return self.free_energy - reach, self.free_energy + reach
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What is doubtful about these bounds, in words."""
+        found = []
+        if self.samples == "approximate":
+            found.append(
+                "the reverse chains start from samples of the forward run, not of the model itself: "
+                "the lower bound and Bennett's estimate are approximate"
+            )
+        if self.lower > self.upper:
+            found.append("the two bounds contradict each other: the samples cannot be those of the model")
+        gap = self.forward.free_energy - self.reverse_free_energy
+        reach = self._reach(gap > 0.0)
+        if abs(gap) > DISAGREEMENT * reach + _ROUNDING * max(1.0, abs(self.free_energy)):
+            found.append(
+                f"the two directions disagree by {gap:.2g}, where their 95 % intervals reach {reach:.2g} towards each "
+                "other: one may have missed what the other has seen; raise steps, or start from another base"
+            )
+        fewest = min(self.forward.chains, len(self.reverse_log_weights))
+        if fewest < MIN_CHAINS:
+            found.append(f"{fewest} chains in one direction are too few for Bennett's error; raise chains")
+        elif self.overlap < min(MIN_OVERLAP, fewest / 2):
+            found.append(
+                f"only about {self.overlap:.1f} chains of one direction overlap with the other: do not trust Bennett's "
+                "estimate, only the bounds; raise steps"
+            )
+        return (*found, *doubts_about_digits(self.forward.log_weights), *self.forward.notes)
+
+    def _reach(self, forward_is_higher: bool) -> float:
+        """How far the intervals of the two directions reach towards each other."""
+        low, high = self.forward.interval
+        back_low, back_high = confidence.interval(self.reverse_log_weights)
+        back = log_mean_exp(self.reverse_log_weights)
+        if forward_is_higher:
+            return math.hypot(self.forward.free_energy - low, back_high - back)
+        return math.hypot(high - self.forward.free_energy, back - back_low)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as plain data."""
+        low, high = self.interval
+        return {
+            "lower": self.lower,
+            "upper": self.upper,
+            "confidence": self.confidence,
+            "samples": self.samples,
+            "free_energy": self.free_energy,
+            "log_z": self.log_z,
+            "stderr": finite(self.stderr),
+            "interval": [finite(low), finite(high)],
+            "overlap": self.overlap,
+            "forward_free_energy": self.forward.free_energy,
+            "reverse_free_energy": self.reverse_free_energy,
+            **self.record.to_dict(),
+            "reverse_chains": len(self.reverse_log_weights),
+            "warnings": list(self.warnings),
+        }
+
+    def __str__(self) -> str:
+        digits = decimals(self.stderr)
+        sure = "" if self.is_certified else ", if the reverse chains start at equilibrium"
+        if self.samples == "given":
+            sure = ", if these are independent samples of the model"
+        if self.lower > self.upper:
+            sure = ", which cannot be"
+        lines = [
+            f"{self.lower:.{digits}f} ≤ F ≤ {self.upper:.{digits}f}   (probability at least {self.confidence:g}{sure})",
+            f"F = {self.free_energy:.{digits}f} ± {self.stderr:.{digits}f}   by Bennett's acceptance ratio"
+            f"   (forward {self.forward.free_energy:.{digits}f}, reverse {self.reverse_free_energy:.{digits}f})",
+            f"{self.method}, {self.record}, "
+            f"{self.chains} + {len(self.reverse_log_weights)} chains, reverse start: {self.samples}, "
+            f"seed {self.seed}, {self.engine}, {self.seconds:.2f} s",
+        ]
+        return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
+
+
+@takes_options(leave_out=_NOT_HERE)
+def bound(
+    model: Any,
+    samples: Any = None,
+    *,
+    confidence: float = 0.95,
+    equilibration: int | None = None,
+    **options: Unpack[RunOptions],
+) -> Bounds:
+    """Bound the free energy from both sides, and estimate it from both directions.
+
+    Parameters
+    ----------
+    model
+        As in `estimate`.
+    samples
+        Independent samples of the model for the reverse chains to start from: rows of visible features, or a pair
+        (visible, hidden) of such arrays. Without them they are drawn exactly where that is affordable (an
+        enumerable side, a graph of low width, Gaussians); else the forward chains' ends are resampled by weight
+        and equilibrated, and what rests on them is labelled approximate.
+    confidence
+        Probability with which both bounds hold at once.
+    equilibration
+        Moves under the target that approximate samples take before the reverse run; as many as steps by default.
+    """
+    level = real_number(confidence, "confidence")
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"confidence is {confidence!r}; it must lie between 0 and 1")
+    chosen = filled_in(options, leave_out=_NOT_HERE)
+    threads = cores(chosen["threads"])
+    begin = time.perf_counter()
+    with ticker(chosen["progress"], "forward and reverse") as tick:
+        model = as_model(model)
+        uncoupled = 0 in (model.n_visible, model.n_hidden)
+        plan = ready_plan(model, threads, keep_whole=samples is not None and not uncoupled, **plan_options(chosen))
+        start, source = _samples(plan, samples)
+        moves = plan.steps if equilibration is None else whole(equilibration, "equilibration", 0, 2**31)
+        recorder = None
+        if source == "approximate":  # the ends of the chains are wanted
+            recorder = Recorder([plan.steps], plan.chains, lambda k, v: v, len(plan.oriented()[0].visible_bias))
+        forward = run_plan(plan, threads, lambda fraction: tick(fraction / 2), recorder)
+        if recorder is not None:
+            start = _resampled(forward.log_weights, recorder.values[0], plan.seed)
+        if start is None:  # all of it is summed exactly
+            return _bounds(forward, -forward.log_weights, source, level, begin)
+        back = plan.reversed(start, moves if source == "approximate" else 0)
+        reverse = run_plan(back, threads, lambda fraction: tick((1.0 + fraction) / 2)).log_weights
+    return _bounds(forward, reverse, source, level, begin)
+
+
+def _bounds(forward: Estimate, reverse: Array, source: str, level: float, begin: float) -> Bounds:
+    return Bounds(forward, reverse, source, level, replace(forward.record, seconds=time.perf_counter() - begin))
+
+
+def _samples(plan: Plan, samples: Any) -> tuple[Array | None, str]:
+    """Return states of the sampled side for the reverse chains, if there are any yet, and where they come from."""
+    if plan.remainder.model is None:
+        return None, "exact"
+    if samples is not None:
+        return _given(plan, samples), "given"
+    chains = np.arange(plan.chains, dtype=np.uint64) + np.uint64(plan.first_chain)
+    drawn = sample_visible(plan.oriented()[0], stream(plan.seed, REVERSE), chains)
+    return (None, "approximate") if drawn is None else (drawn[0], f"exact, by {drawn[1]}")
+
+
+def _given(plan: Plan, samples: Any) -> Array:
+    """Return the states of the sampled side in given samples; a hidden side that is not given is drawn from P(h|v)."""
+    pair = isinstance(samples, tuple) and len(samples) == 2 and all(np.ndim(side) == 2 for side in samples)
+    model, natural = plan.model, plan.model.natural
+    table = visible_table(model, samples[0] if pair else samples, "samples")
+    rows = np.asarray(table.toarray() if sp.issparse(table) else table, dtype=np.float64)
+    visible, hidden = split_rows(model, rows, argument="samples")
+    if pair:
+        hidden = real_array(samples[1], "hidden samples", 2)
+        if len(hidden) != len(visible):
+            raise ValueError(f"there are {len(visible)} visible samples and {len(hidden)} hidden ones")
+        if hidden.shape[1] != len(model.hidden_bias):
+            raise ValueError(f"hidden samples has {hidden.shape[1]} columns; the model has {len(model.hidden_bias)}")
+        check_rows(model.hidden_units, hidden, argument="hidden samples")
+    if plan.method != "mais-h":
+        return visible
+    if hidden is not None:
+        return hidden
+    fields = natural.hidden_bias + visible @ natural.weights
+    chains = np.arange(len(visible), dtype=np.uint64)
+    u = uniforms(stream(plan.seed, REVERSE), chains, 0, TARGET, model.n_hidden)
+    return natural.hidden_units.draw(fields, u)
+
+
+def _resampled(log_weights: Array, states: Array, seed: int) -> Array:
+    """Draw as many states as there are in proportion to their weights (systematic resampling)."""
+    shares = np.cumsum(np.exp(log_weights - log_weights.max()))
+    u = uniforms(stream(seed, REVERSE), np.zeros(1, dtype=np.uint64), 0, TARGET, 1)[0, 0]
+    places = (np.arange(len(states)) + u) / len(states) * shares[-1]
+    return states[np.minimum(np.searchsorted(shares, places), len(states) - 1)]

@@ -1,0 +1,167 @@
+"""ln Z_b − ln Z_a along the direct path between two models of the same variables, from both ends."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Unpack
+
+import numpy as np
+from scipy.special import ndtri
+
+from ..checks import Array
+from ..exact.sampling import sample_visible
+from ..models.arrange import shared_split
+from ..models.layered import as_model
+from ..models.model import MRF
+from ..parallel.progress import ticker
+from ..parallel.threads import Tick, cores
+from ..random import REVERSE, stream
+from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
+from ..sampling.plan import Plan, make_plan
+from ..sampling.recorder import Recorder
+from .bennett import Bennett, bennett, markov_bound
+from .estimate import run_plan
+from .record import Answer, Record, decimals, finite
+
+_NOT_HERE = ("base", "resample", "populations", "summed")
+_DEFAULT_STEPS = 200
+MIN_OVERLAP = 20.0
+
+
+@dataclass(frozen=True, eq=False)
+class Difference(Answer):
+    """ln Z_b − ln Z_a by Bennett's acceptance ratio, from chains that go from a to b and from b to a."""
+
+    forward_log_weights: Array  # from samples of a to b: their mean weight estimates Z_b/Z_a
+    reverse_log_weights: Array  # from samples of b to a: Z_a/Z_b
+    samples: tuple[str, str]  # where the chains start, at a and at b: "exact, by …" or "approximate"
+    record: Record
+
+    @cached_property
+    def _bennett(self) -> Bennett:
+        return bennett(-self.forward_log_weights, -self.reverse_log_weights)
+
+    @property
+    def log_ratio(self) -> float:
+        """ln Z_b − ln Z_a."""
+        return -self._bennett.difference
+
+    @property
+    def stderr(self) -> float:
+        """Standard error of `log_ratio`, by Bennett's formula."""
+        return self._bennett.stderr
+
+    @property
+    def overlap(self) -> float:
+        """Effective number of chains that the estimate rests on, in the direction with the fewer of them."""
+        return self._bennett.overlap
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of `log_ratio`."""
+        reach = float(ndtri(0.975)) * self.stderr
+        return self.log_ratio - reach, self.log_ratio + reach
+
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """Bounds of `log_ratio` that hold together with probability 95 %, if the samples are those of the models."""
+        low = markov_bound(self.forward_log_weights, 0.025)
+        high = -markov_bound(self.reverse_log_weights, 0.025)
+        return low, high
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What is doubtful about it, in words."""
+        found = []
+        for end, source in zip("ab", self.samples, strict=True):
+            if source == "approximate":
+                found.append(
+                    f"the chains from {end} start from samples that are not known to be those of the model: no bound "
+                    "and no error bar can be trusted more than they"
+                )
+        if self.overlap < min(MIN_OVERLAP, len(self.forward_log_weights) / 2):
+            found.append(f"only about {self.overlap:.1f} chains of one direction overlap with the other; raise steps")
+        if self.bounds[0] > self.bounds[1]:
+            found.append("the bounds of the two directions contradict each other")
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as plain data."""
+        return {
+            "log_ratio": self.log_ratio,
+            "stderr": finite(self.stderr),
+            "interval": [finite(x) for x in self.interval],
+            "bounds": [finite(x) for x in self.bounds],
+            "overlap": self.overlap,
+            "samples": list(self.samples),
+            **self.record.to_dict(),
+            "warnings": list(self.warnings),
+        }
+
+    def __str__(self) -> str:
+        digits = decimals(self.stderr)
+        low, high = self.interval
+        lines = [
+            f"ln Z_b − ln Z_a = {self.log_ratio:.{digits}f} ± {self.stderr:.{digits}f}"
+            f"   (95 % interval {low:.{digits}f} to {high:.{digits}f})",
+            f"bounds {self.bounds[0]:.{digits}f} to {self.bounds[1]:.{digits}f}   overlap {self.overlap:.1f} chains",
+            f"{self.method}, {self.record}, {self.chains} chains each way, start: {', '.join(self.samples)}, "
+            f"seed {self.seed}, {self.engine}, {self.seconds:.2f} s",
+        ]
+        return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
+
+
+@takes_options(leave_out=_NOT_HERE)
+def difference(a: Any, b: Any, **options: Unpack[RunOptions]) -> Difference:
+    """Return ln Z_b − ln Z_a of two models of the same variables, along the direct path between them.
+
+    Chains go both ways, from samples of each model: exact ones where they can be had, else the ends of chains that
+    were annealed to it, resampled by weight; then the answer says so. Steps are those between the two models, 200 by
+    default.
+    """
+    chosen = filled_in(options, leave_out=_NOT_HERE)
+    workers = cores(chosen["threads"])
+    begin = time.perf_counter()
+    first, last = shared_split(as_model(a, "a"), as_model(b, "b"))
+    given = plan_options(chosen)
+    given["base"] = first
+    if given["steps"] is None and given["schedule"] is None:
+        given["steps"] = _DEFAULT_STEPS
+    with ticker(chosen["progress"], "difference") as tick:
+        plan = make_plan(last, keep_whole=True, **given)
+        plan = replace(plan, base_name="model")
+        at_a, from_a = _samples(first, plan, workers, 0)
+        at_b, from_b = _samples(last, plan, workers, 1)
+        forward = run_plan(replace(plan, start=at_a), workers, _part(tick, 0)).log_weights
+        reverse = run_plan(plan.reversed(at_b), workers, _part(tick, 1)).log_weights
+    return Difference(
+        forward_log_weights=forward,
+        reverse_log_weights=reverse,
+        samples=(from_a, from_b),
+        record=Record.of(plan, time.perf_counter() - begin),
+    )
+
+
+def _part(tick: Tick, half: int) -> Tick:
+    return lambda fraction: tick((half + fraction) / 2.0)
+
+
+def _samples(model: MRF, plan: Plan, workers: int, end: int) -> tuple[Array, str]:
+    """Return states of the sampled side at one end of the path, and where they come from."""
+    turned = model.transposed() if plan.method == "mais-h" else model
+    chains = np.arange(plan.chains, dtype=np.uint64) + np.uint64(plan.first_chain)
+    seed = stream(stream(plan.seed, REVERSE), 16 + end)
+    drawn = sample_visible(turned, seed, chains)
+    if drawn is not None:
+        return drawn[0], f"exact, by {drawn[1]}"
+    annealed = replace(
+        make_plan(model, keep_whole=True, steps=1000, chains=plan.chains, seed=seed, precision="double"),
+        method=plan.method,
+    )
+    recorder = Recorder([annealed.steps], annealed.chains, lambda k, v: v, len(turned.visible_bias))
+    log_weights = run_plan(annealed, workers, lambda fraction: None, recorder).log_weights
+    shares = np.cumsum(np.exp(log_weights - log_weights.max()))
+    places = (np.arange(plan.chains) + 0.5) / plan.chains * shares[-1]
+    return recorder.values[0][np.minimum(np.searchsorted(shares, places), plan.chains - 1)], "approximate"

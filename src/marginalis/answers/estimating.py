@@ -1,0 +1,105 @@
+"""The one call that does it all."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import Array, shown
+from ..parallel.progress import ticker
+from ..parallel.threads import Tick, cores
+from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
+from ..sampling.plan import Plan, make_plan
+from ..sampling.recorder import Recorder
+from .adaptive import ready_plan
+from .curve import Curve
+from .estimate import Estimate, run_plan
+from .paths import Opinion, choose_path, convicted_by, fitted, is_left_to_us, with_note
+from .tolerance import to_tolerance
+
+logger = logging.getLogger("marginalis")
+
+_RECORD_BYTES = 1 << 28
+
+
+@takes_options()
+def estimate(
+    model: Any,
+    *,
+    tolerance: float | None = None,
+    budget: float | None = None,
+    record: bool = False,
+    **options: Unpack[RunOptions],
+) -> Estimate:
+    """Estimate the free energy F = −ln Z of a model.
+
+    Parameters
+    ----------
+    model
+        See `rbm`, `load`; also anything that `as_model` takes.
+    tolerance, budget
+        Half the width that the 95 % interval of F should have: pilots then choose the schedule (unless it is given),
+        K (unless `steps` are) and N (see `tolerance`), within `budget` seconds if that is given.
+    record
+        Keep the log-weights after every step, for ln Z(β) along the way (`Estimate.curve`). Parts of the model that
+        would be summed exactly beforehand are then annealed, too.
+    """
+    return estimate_knowing(None, model, tolerance, budget, record, options)
+
+
+def estimate_knowing(
+    rows: Array | None, model: Any, tolerance: float | None, budget: float | None, record: bool, options: RunOptions
+) -> Estimate:
+    """Estimate F as `estimate` does, with rows of data (the visible side) as one more hint where the modes are."""
+    if not isinstance(record, bool | np.bool_):
+        raise ValueError(f"record is {shown(record)}; it must be True or False")
+    chosen = filled_in(options)
+    workers, progress = cores(chosen["threads"]), chosen["progress"]
+    begin = time.perf_counter()
+    if tolerance is not None:
+        if chosen["chains"] is not None or record:
+            raise ValueError("tolerance chooses the chains itself: leave out chains and record (a plot of the curve)")
+        if chosen["resample"]:
+            raise ValueError("tolerance chooses the chains itself, which are not resampled: leave out resample")
+        return to_tolerance(model, tolerance, budget, workers, progress, rows, **plan_options(chosen))
+    if budget is not None:
+        raise ValueError("budget goes with tolerance")
+    with ticker(progress, str(chosen["method"])) as tick:
+        given = plan_options(chosen)
+        opinions: list[Opinion] = []
+        if is_left_to_us(given) and not record:
+            sides = given["method"] == "mais" and given["summed"] is None
+            plan, opinions = choose_path(make_plan(model, **given), workers, sides, rows)
+        else:
+            plan = ready_plan(model, workers, keep_whole=record, **given)
+        recorder = Recorder(recorded_steps(plan), plan.chains) if record else None
+        result = run_plan(plan, workers, tick, recorder)
+        if opinions:
+            result = _after_a_second_opinion(result, plan, opinions, workers, tick)
+    if recorder is not None:
+        betas = plan.betas[recorder.steps]
+        log_weights = recorder.log_weights + betas[:, None] * plan.remainder.log_ratio
+        result = replace(result, curve=Curve(betas, log_weights, result.log_z0))
+    return result.took(time.perf_counter() - begin)
+
+
+def _after_a_second_opinion(
+    result: Estimate, plan: Plan, opinions: list[Opinion], workers: int, tick: Tick
+) -> Estimate:
+    """Return the estimate, or one along another path which has seen what this one has missed."""
+    better = convicted_by(result, opinions)
+    if better is None or better.plan.same_path(plan):
+        return result
+    logger.info("the path from %s finds more than that from %s: taking it", better.name, plan.base_name)
+    return with_note(run_plan(fitted(better.plan, workers), workers, tick), opinions)
+
+
+def recorded_steps(plan: Plan) -> NDArray[np.int64]:
+    """Return all steps, or as many evenly spread ones as a quarter of a GiB of log-weights has room for."""
+    room = max(2, _RECORD_BYTES // (8 * plan.chains))
+    return np.unique(np.linspace(1, plan.steps, min(room, plan.steps)).round().astype(np.int64))

@@ -1,0 +1,233 @@
+"""Log-likelihood of data under a model: ln p(v) = ln Σ_h exp(−E(v, h)) − ln Z, with the doubt about ln Z.
+
+The sum over the hidden side is exact, for it is the log-normaliser of independent variables with fields
+c + vᵀW (the same sum that mAIS-V takes at every step); only ln Z may have to be estimated.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..checks import real_number
+from ..exact import ExactLogZ, exact_log_z
+from ..models.data import split_rows, visible_table
+from ..models.layered import as_model
+from ..models.model import MRF
+from ..models.units import Array, Gaussian
+from ..sampling.plan import model_digest
+from .bounds import Bounds
+from .estimate import Estimate
+from .estimating import estimate, estimate_knowing
+from .record import finite
+
+_CHEAP = 1.0  # seconds: an exact ln Z that takes no longer is always taken
+_CELLS = 1 << 22  # of a chunk of rows with its fields; bounds the memory, changes nothing else
+_HINTS = 1024  # rows that tell the estimate where the modes are
+_ROUNDING = 1e-9  # relative: two rows whose terms differ by less may be the same row
+
+
+@dataclass(frozen=True, eq=False)
+class LogLikelihood:
+    """ln p(v) of every row of a data set, in nats.
+
+    Two errors that have nothing to do with each other are kept apart: `interval` is what the doubt about ln Z
+    makes of the mean for these very rows; `sampling_error` says how far the mean of another data set of the
+    same size and origin would lie away, were ln Z known. An estimated ln Z is low on average (E[ln Ẑ] ≤ ln Z),
+    so that likelihoods err on the high side.
+    """
+
+    unnormalised: Array  # ln Σ_h exp(−E(v, h)) of each row
+    log_z: float
+    log_z_interval: tuple[float, float]
+    log_z_source: str  # "exact, by …", "given", or the method with its steps, chains and seed
+    seconds: float
+    warnings: tuple[str, ...]
+
+    @property
+    def samples(self) -> int:
+        """Number of rows."""
+        return len(self.unnormalised)
+
+    @cached_property
+    def per_sample(self) -> Array:
+        """ln p(v) of each row."""
+        return self.unnormalised - self.log_z
+
+    @property
+    def mean(self) -> float:
+        """Mean of ln p(v) over the rows."""
+        return float(self.unnormalised.mean()) - self.log_z
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the mean that comes from ln Z alone; of no width where ln Z is exact."""
+        low, high = self.log_z_interval
+        term = float(self.unnormalised.mean())
+        return term - high, term - low
+
+    @property
+    def sampling_error(self) -> float:
+        """Standard error of the mean over the choice of rows, ln Z taken as known."""
+        if self.samples == 1:
+            return math.inf
+        return float(self.unnormalised.std(ddof=1)) / math.sqrt(self.samples)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer, `per_sample` aside, as plain data; what is infinite is None."""
+        return {
+            "mean": self.mean,
+            "interval": [finite(x) for x in self.interval],
+            "sampling_error": finite(self.sampling_error),
+            "samples": self.samples,
+            "log_z": self.log_z,
+            "log_z_interval": [finite(x) for x in self.log_z_interval],
+            "log_z_source": self.log_z_source,
+            "seconds": self.seconds,
+            "warnings": list(self.warnings),
+        }
+
+    def to_json(self) -> str:
+        """Return the answer, `per_sample` aside, as one JSON object."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        doubt = "ln Z taken as exact" if low == high else f"95 % interval from ln Z alone {low:.4f} to {high:.4f}"
+        lines = [
+            f"mean ln p = {self.mean:.4f}   ({doubt})",
+            f"{self.samples} sample{'s' * (self.samples > 1)}, sampling error of the mean {self.sampling_error:.4f}",
+            f"ln Z = {self.log_z:.4f}   ({self.log_z_source}), {self.seconds:.2f} s",
+        ]
+        return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
+
+
+def log_likelihood(rbm: Any, data: Any, log_z: Any = None, **estimate_options: Any) -> LogLikelihood:
+    """Return ln p(v) = ln Σ_h exp(−E(v, h)) − ln Z for every row v of `data`.
+
+    Parameters
+    ----------
+    rbm
+        A model with any kinds of unit; a fitted scikit-learn ``BernoulliRBM``; or anything else that `as_model`
+        takes.
+    data
+        One sample per row, one column per visible feature, dense or ``scipy.sparse``; a vector is one sample.
+        Values are those of the units: −1 and +1, 0 and 1, one-hot, or any real number.
+    log_z
+        An `Estimate`, whose interval carries over; a number, taken as exact; or None: then ln Z is computed
+        exactly if that takes no more than about a second, and estimated otherwise.
+    estimate_options
+        Passed to `estimate`, if it comes to that.
+    """
+    start = time.perf_counter()
+    model = as_model(rbm, "rbm")
+    inspect.signature(estimate).bind(model, **estimate_options)  # a misspelt option, even if none is needed
+    terms = _log_terms(model, data)  # before ln Z, which may take long: bad data fail at once
+    value, (low, high), source, warnings = _log_z(model, data, log_z, estimate_options)
+    if not isinstance(model.visible_units, Gaussian):
+        least = _least_log_z(terms)
+        if least > high + _ROUNDING * max(1.0, abs(high)):
+            warnings += (
+                f"these rows alone add up to a probability above 1: ln Z is at least {least:.4f}, so that the one "
+                "used is too low and the likelihoods too high",
+            )
+    return LogLikelihood(terms, value, (low, high), source, time.perf_counter() - start, warnings)
+
+
+def _log_z(
+    model: MRF, data: Any, given: Any, options: dict[str, Any]
+) -> tuple[float, tuple[float, float], str, tuple[str, ...]]:
+    """Return ln Z, its interval, where it comes from, and what is doubtful about it."""
+    if given is not None and options:
+        raise ValueError(f"log_z is given: leave out {', '.join(options)}, for nothing is estimated")
+    if given is None:
+        try:
+            given = exact_log_z(
+                model,
+                threads=options.get("threads"),
+                progress=options.get("progress", False),
+                max_seconds=_CHEAP,
+            )
+        except ValueError:  # too large, or no exact method vouches for its accuracy
+            rest: Any = {x: value for x, value in options.items() if x not in ("tolerance", "budget", "record")}
+            goal, budget = options.get("tolerance"), options.get("budget")
+            given = estimate_knowing(_some_rows(model, data), model, goal, budget, False, rest)
+    if isinstance(given, LogLikelihood):  # its interval is not one of F
+        raise ValueError("log_z is a LogLikelihood; it must be the estimate of ln Z, or a number")
+    if not (hasattr(given, "log_z") and hasattr(given, "interval")):
+        value = real_number(given, "log_z")
+        source = f"exact, by {given.method}" if isinstance(given, ExactLogZ) else "given"
+        return value, (value, value), source, ()
+    low, high = given.interval
+    source = "given"
+    run = given.forward if isinstance(given, Bounds) else given
+    if isinstance(run, Estimate):
+        source = f"{run.method}, {run.steps} steps, {run.chains} chains, seed {run.seed}"
+        if run.fingerprint.split()[0] != model_digest(model):
+            raise ValueError("log_z belongs to another model than rbm (a dense copy of a sparse one is another)")
+    if isinstance(given, Bounds):  # whose own interval has any confidence
+        source += ", forward and reverse"
+        low, high = (given.free_energy + sign * 1.96 * given.stderr for sign in (-1.0, 1.0))
+    return float(given.log_z), (-float(high), -float(low)), source, tuple(getattr(given, "warnings", ()))
+
+
+def _some_rows(model: MRF, data: Any) -> Array:
+    """Return the visible side of some of the data, evenly chosen, as a hint where the modes are."""
+    table = visible_table(model, data)
+    chunk = table[np.linspace(0, table.shape[0] - 1, min(table.shape[0], _HINTS)).astype(np.int64)]
+    rows = np.asarray(chunk.toarray() if sp.issparse(chunk) else chunk, dtype=np.float64)
+    return split_rows(model, rows)[0]
+
+
+def _log_terms(model: MRF, data: Any) -> Array:
+    """Return ln Σ_h exp(−E(v, h)) of every row v, chunk by chunk."""
+    table = visible_table(model, data)
+    exponent = model.natural
+    rows = max(1, _CELLS // (len(exponent.visible_bias) + len(exponent.hidden_bias)))
+    terms = np.empty(table.shape[0])
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow is no warning but an error, below
+        for first in range(0, len(terms), rows):
+            chunk = table[first : first + rows]
+            v = np.ascontiguousarray(chunk.toarray() if sp.issparse(chunk) else chunk, dtype=np.float64)
+            terms[first : first + rows] = _log_terms_of(model, *split_rows(model, v, first))
+    if not np.isfinite(terms).all():
+        raise ValueError("data or the parameters of rbm are too large for floating point")
+    terms.flags.writeable = False
+    return terms
+
+
+def _log_terms_of(model: MRF, v: Array, h: Array | None) -> Array:
+    """Return −E of rows of all variables, or its logarithmic sum over the hidden ones where they are not given."""
+    exponent = model.natural
+    sums = exponent.offset + v @ exponent.visible_bias
+    if exponent.lateral is not None:
+        sums += 0.5 * (v * (v @ exponent.lateral)).sum(axis=1)
+    if isinstance(exponent.visible_units, Gaussian):
+        sums -= 0.5 * (v * v) @ exponent.visible_units.gamma
+    if not len(exponent.hidden_bias):  # a graph without edges may leave this side empty
+        return sums
+    fields = exponent.hidden_bias + v @ exponent.weights
+    if h is None:
+        return sums + exponent.hidden_units.log_normaliser(fields)
+    if isinstance(exponent.hidden_units, Gaussian):
+        sums -= 0.5 * (h * h) @ exponent.hidden_units.gamma
+    return sums + (h * fields).sum(axis=1)
+
+
+def _least_log_z(terms: Array) -> float:
+    """Return a lower bound of ln Z: distinct discrete rows v are some of the terms of Z = Σ_v Σ_h exp(−E(v, h)).
+
+    Rows count as distinct where their terms differ by more than rounding, which can only lower the bound.
+    """
+    ordered = np.sort(terms)
+    step = _ROUNDING * max(1.0, float(np.abs(ordered).max()))
+    distinct = ordered[np.append(True, np.diff(ordered) > step)]
+    return float(np.logaddexp.reduce(distinct))

@@ -1,0 +1,163 @@
+"""ln Z of every model of a sequence, a training run say, from one population of chains carried through all of them.
+
+The chains are annealed to the first model and go on from each to the next; their weights so far estimate Z_t/Z_0
+without bias at every model. Pilots say how many steps lie between two neighbours. Populations are resampled on the way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Unpack
+
+import numpy as np
+
+from ..checks import Array
+from ..engines import drive
+from ..models.arrange import shared_split
+from ..models.layered import as_model
+from ..models.model import MRF
+from ..parallel.progress import ticker
+from ..parallel.threads import cores
+from ..random import PILOT, SEQUENCE, stream
+from ..sampling.options import PlanOptions, RunOptions, filled_in, plan_options, takes_options
+from ..sampling.plan import Plan, make_plan
+from ..sampling.recorder import Recorder
+from . import confidence
+from .adaptive import ready_plan
+from .record import Answer, Record, decimals, finite
+
+_NOT_HERE = ("summed", "schedule")
+_PILOT_CHAINS, _PILOT_STEPS = 64, 4
+_VARIANCE = 0.05  # of ln w between two neighbours that the steps are chosen for
+_FEWEST, _MOST = 2, 1000  # steps between two neighbours
+
+
+@dataclass(frozen=True, eq=False)
+class Along(Answer):
+    """ln Z of every model of a sequence, with errors; neighbours err together, so that differences are surer."""
+
+    log_weights: Array  # [model, population]; Z_0 left out
+    log_z0: float
+    record: Record
+
+    @cached_property
+    def log_z(self) -> Array:
+        """ln Z of every model."""
+        return np.array([self.log_z0 + confidence.log_mean_exp(x) for x in self.log_weights])
+
+    @cached_property
+    def stderr(self) -> Array:
+        """Standard error of every ln Z, by the delta method."""
+        return np.array([confidence.relative_error(x) for x in self.log_weights])
+
+    @cached_property
+    def intervals(self) -> Array:
+        """95 % interval of every ln Z: rows of (low, high)."""
+        return np.array([confidence.interval(x) for x in self.log_weights]) + self.log_z0
+
+    @cached_property
+    def differences(self) -> tuple[Array, Array]:
+        """ln Z of every model less that of the one before, and the standard errors, from the same populations."""
+        relative = np.exp(self.log_weights - self.log_weights.max(axis=1, keepdims=True))
+        influence = relative / relative.sum(axis=1, keepdims=True)
+        n = influence.shape[1]
+        errors = np.sqrt(n / (n - 1.0) * (np.diff(influence, axis=0) ** 2).sum(axis=1))
+        return np.diff(self.log_z), errors
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What is doubtful, in words."""
+        doubtful = [t for t, x in enumerate(self.log_weights) if confidence.doubts(x)]
+        if not doubtful:
+            return ()
+        return (f"the weights are too uneven for trusted errors at {len(doubtful)} models, the first: {doubtful[0]}",)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as plain data."""
+        rows = [
+            {"log_z": float(z), "stderr": finite(float(e)), "interval": [finite(float(x)) for x in interval]}
+            for z, e, interval in zip(self.log_z, self.stderr, self.intervals, strict=True)
+        ]
+        return {"rows": rows, **self.record.to_dict(), "warnings": list(self.warnings)}
+
+    def __str__(self) -> str:
+        lines = [f"{'model':>6} {'ln Z':>24}"]
+        for t, (z, e) in enumerate(zip(self.log_z, self.stderr, strict=True)):
+            digits = decimals(float(e))
+            lines.append(f"{t:6d} {f'{z:.{digits}f} ± {e:.{digits}f}':>24}")
+        return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
+
+
+@takes_options(leave_out=_NOT_HERE)
+def along(models: Sequence[Any], **options: Unpack[RunOptions]) -> Along:
+    """Return ln Z of every model of a sequence of models of the same variables, from one run.
+
+    `steps` are those to the first model; how many lie between two neighbours is chosen by pilots. The chains are
+    resampled in populations unless `resample=False`.
+    """
+    if not isinstance(models, list | tuple) or not models:
+        raise ValueError("models must be a list of at least one model")
+    chosen = filled_in(options, leave_out=_NOT_HERE)
+    given = plan_options(chosen)
+    if given["resample"] is None:
+        given["resample"] = True
+    workers = cores(chosen["threads"])
+    begin = time.perf_counter()
+    sequence = _on_one_split([as_model(model, f"models[{t}]") for t, model in enumerate(models)])
+    with ticker(chosen["progress"], "along") as tick:
+        first = ready_plan(sequence[0], workers, keep_whole=True, **given)
+        steps = _pilot_steps(sequence, first, given, workers)
+        gaps = enumerate(zip(sequence, sequence[1:], steps, strict=False), start=1)
+        plans = [first, *(_between(a, b, k, first, given, t) for t, (a, b, k) in gaps)]
+        rows, states, weights = [], None, None
+        for t, plan in enumerate(plans):
+            log_weights, states, weights = _carry(replace(plan, start=states, start_log_weights=weights), workers)
+            rows.append(log_weights)
+            tick((t + 1) / len(plans))
+    total = replace(first, betas=np.zeros(1 + sum(plan.steps for plan in plans)))
+    return Along(np.array(rows), first.log_z0, Record.of(total, time.perf_counter() - begin))
+
+
+def _on_one_split(models: list[MRF]) -> list[MRF]:
+    """Return the models with the same variables summed out."""
+    result = models[:1]
+    for t, model in enumerate(models[1:], start=1):
+        first, same = shared_split(result[0], model)
+        if first is not result[0]:
+            raise ValueError(f"models[{t}] has other couplings than the first: they must share one graph")
+        result.append(same)
+    return result
+
+
+def _between(a: MRF, b: MRF, steps: int, first: Plan, given: PlanOptions, t: int) -> Plan:
+    """Return the plan from model t − 1 to model t: method and chains of the first run, uniforms of its own."""
+    options = given.copy()
+    options["base"], options["steps"] = a, steps
+    plan = make_plan(b, keep_whole=True, **options)
+    seed = stream(first.seed, SEQUENCE + t)
+    return replace(plan, method=first.method, seed=seed, chains=first.chains, mixture=None, base_name="model")
+
+
+def _carry(plan: Plan, workers: int) -> tuple[Array, Array, Array]:
+    """Run a plan; return the log-weights of its populations, and the states and log-weights of its chains."""
+    recorder = Recorder([plan.steps], plan.chains, lambda k, v: v, len(plan.oriented()[0].visible_bias))
+    log_weights = drive.run(plan, workers, lambda fraction: None, recorder)
+    return log_weights, recorder.values[0], recorder.log_weights[0] + plan.remainder.log_ratio
+
+
+def _pilot_steps(sequence: list[MRF], first: Plan, given: PlanOptions, workers: int) -> list[int]:
+    """Return how many steps to take between neighbours, from what a few chains see of each gap."""
+    steps: list[int] = []
+    states = None
+    for t, model in enumerate(sequence):
+        plan = first if t == 0 else _between(sequence[t - 1], model, _PILOT_STEPS, first, given, t)
+        seed = stream(plan.seed, PILOT)
+        few = replace(plan, chains=_PILOT_CHAINS, first_chain=0, seed=seed, resample=0.0, populations=0, start=states)
+        log_weights, states, _ = _carry(few, workers)
+        if t:
+            variance = float(log_weights.var()) * _PILOT_STEPS
+            steps.append(int(np.clip(np.ceil(variance / _VARIANCE), _FEWEST, _MOST)))
+    return steps

@@ -1,0 +1,225 @@
+"""Energy, entropy and heat capacity against temperature, from the chains of one run.
+
+With a uniform base P_k is the model at the inverse temperature β_k, so that the chains, with the weights they
+have by then, sample every temperature on the way. Of each state v of the sampled side only exact means over the
+other side are used (eq. bipartite_marginal_energy_V and its derivatives): with A = −βH and the summed-out side
+h, d ln Σ_h e^{xA}/dx is the mean of A given v, and the second derivative its variance.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..checks import real_array, whole
+from ..models.layered import as_model
+from ..models.units import Array, Gaussian
+from ..parallel.progress import ticker
+from ..parallel.threads import cores
+from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
+from ..sampling.plan import Plan
+from ..sampling.recorder import Recorder
+from . import confidence
+from .adaptive import ready_plan
+from .confidence import log_mean_exp
+from .estimate import run_plan
+from .record import Answer, Record, decimals, finite
+
+_FINE = 1e-9  # rounding below this is nobody's concern,
+_COARSE = 1e-3  # and above this a reason for a warning
+_NOT_HERE = ("first_chain", "resample", "populations")  # errors here are those of independent chains
+QUANTITIES = ("log_z", "energy", "entropy", "heat_capacity")
+
+
+@dataclass(frozen=True, eq=False)
+class Thermodynamics(Answer):
+    """Totals for the whole model at each inverse temperature, with the standard error of each (k_B = 1).
+
+    `energy` is U = ⟨H⟩ of H = −(b·v + c·h + vᵀWh + offset), `entropy` S = ln Z + βU, `heat_capacity`
+    C = β²(⟨H²⟩ − ⟨H⟩²); the free energy −T ln Z is −log_z/betas.
+    """
+
+    betas: Array
+    log_z: Array
+    log_z_error: Array
+    energy: Array
+    energy_error: Array
+    entropy: Array
+    entropy_error: Array
+    heat_capacity: Array
+    heat_capacity_error: Array
+    ess: Array  # effective number of chains at each β
+    record: Record
+    warnings: tuple[str, ...]
+
+    @property
+    def temperatures(self) -> Array:
+        """1/β."""
+        with np.errstate(divide="ignore"):
+            return 1.0 / self.betas
+
+    def rows(self) -> list[dict[str, float]]:
+        """One row per β, in the order of `betas`."""
+        names = ["betas", *(name + end for name in QUANTITIES for end in ("", "_error")), "ess"]
+        columns = [getattr(self, name) for name in names]
+        return [
+            dict(zip(["beta", *names[1:]], map(float, values), strict=True)) for values in zip(*columns, strict=True)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data; what is infinite (the errors of one chain) is None."""
+        rows = [{name: finite(value) for name, value in row.items()} for row in self.rows()]
+        return {"rows": rows, "variables": self.variables, **self.record.to_dict(), "warnings": list(self.warnings)}
+
+    def __str__(self) -> str:
+        lines = [f"{'β':>10} {'ln Z':>20} {'U':>20} {'S':>20} {'C':>20} {'ESS':>9}"]
+        for row in self.rows():
+            cells = []
+            for name in QUANTITIES:
+                digits = decimals(row[name + "_error"])
+                cells.append(f"{row[name]:.{digits}f} ± {row[name + '_error']:.{digits}f}")
+            lines.append(f"{row['beta']:10.5g} " + " ".join(f"{cell:>20}" for cell in cells) + f" {row['ess']:9.1f}")
+        return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
+
+
+@takes_options(leave_out=("base", *_NOT_HERE))
+def thermodynamics(
+    model: Any,
+    betas: ArrayLike,
+    *,
+    moves: int = 10,
+    **options: Unpack[RunOptions],
+) -> Thermodynamics:
+    """Return ln Z, energy, entropy and heat capacity of a model at the inverse temperatures `betas`.
+
+    β stands in the place of 1/T: the model's own temperature does not matter. One run from β = 0 to the largest of
+    them serves all: the given β are put in as further steps, and at each of them the chains take `moves` moves over
+    which energies are averaged.
+    """
+    stay = whole(moves, "moves", 1, 10**6)
+    model = as_model(model)
+    wanted = real_array(np.atleast_1d(betas) if np.isscalar(betas) else betas, "betas", 1)
+    if len(wanted) == 0 or (wanted < 0.0).any():
+        raise ValueError("betas must be a list of inverse temperatures, none of them negative")
+    if any(isinstance(units, Gaussian) for units in (model.visible_units, model.hidden_units)):
+        raise ValueError("thermodynamics serves discrete units only: a Gaussian side has no state at β = 0")
+    if "base" in options:
+        raise ValueError("thermodynamics starts from the uniform base, which is β = 0; leave base out")
+    chosen = filled_in(options, leave_out=_NOT_HERE)
+    begin = time.perf_counter()
+    largest = float(wanted.max()) or 1.0
+    places, back = np.unique(wanted / largest, return_inverse=True)
+    try:
+        hot = replace(model, temperature=1.0 / largest)
+    except ValueError as error:
+        raise ValueError(f"betas go up to {largest:g}, too far for this model: {error}") from None
+    workers = cores(chosen["threads"])
+    with ticker(chosen["progress"], "thermodynamics") as tick:
+        plan = ready_plan(hot, workers, keep_whole=True, **plan_options(chosen))
+        inner = places[places > 0.0]
+        path = np.union1d(plan.betas, inner)
+        plan = replace(plan, betas=np.repeat(path, np.where(np.isin(path, inner), stay, 1))).settled(plan.engine)
+        stops = np.searchsorted(plan.betas, inner)[:, None] + np.arange(stay)
+        recorder = Recorder(stops.ravel(), plan.chains, _Energies(plan), 3, group=stay)
+        if len(inner):
+            run_plan(plan, workers, tick, recorder)
+    offset = plan.model.natural.offset
+    log_z0 = plan.base.log_z(plan.model)
+    rows = [_at_infinity(plan, log_z0)] if places[0] == 0.0 else []
+    doubtful = []
+    for x, log_weights, values in zip(inner, recorder.log_weights, recorder.values, strict=True):
+        log_z = log_z0 + log_mean_exp(log_weights) + x * offset
+        rows.append(_averages(log_weights, log_z, values, x, largest, offset))
+        if confidence.doubts(log_weights):
+            doubtful.append(x * largest)
+    names = [name + end for name in QUANTITIES for end in ("", "_error")] + ["ess"]
+    table = np.array(rows)[back].T
+    if not np.isfinite(table[:8:2]).all() or (plan.chains > 1 and not np.isfinite(table).all()):
+        raise ValueError("energies or heat capacities are not finite: the parameters are too large for floating point")
+    columns = dict(zip(names, table, strict=True))
+    warnings: tuple[str, ...] = ()
+    if doubtful:
+        warnings = (
+            f"the weights are too uneven for trusted errors at {len(doubtful)} of {len(places)} β, "
+            f"the first of them {min(doubtful):.4g}; raise steps",
+        )
+    lost = 2.0**-50 * np.abs(table[0]).max()
+    if lost > _COARSE:
+        warnings += (f"ln Z reaches {np.abs(table[0]).max():.2g}, rounded to {lost:.1g}: S and C are lost beside it",)
+    return Thermodynamics(
+        betas=wanted,
+        **columns,
+        record=Record.of(plan, time.perf_counter() - begin),
+        warnings=warnings,
+    )
+
+
+class _Energies:
+    """Mean of A = −H/T given a state of the sampled side, its square, and the variance, under the β_k of a plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        model, _, _ = plan.oriented()
+        natural = model.natural
+        self.betas, self.units = plan.betas, natural.hidden_units
+        self.b, self.c, self.weights = natural.visible_bias, natural.hidden_bias, natural.weights
+        self.lateral = natural.lateral
+
+    @np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused in the end
+    def __call__(self, k: int, v: Array) -> Array:
+        slope = self.c + v @ self.weights
+        fields = self.betas[k] * slope
+        mean = v @ self.b + (slope * self.units.mean(fields)).sum(axis=1)
+        if self.lateral is not None:
+            mean += 0.5 * (v * (v @ self.lateral)).sum(axis=1)
+        return np.stack([mean, mean**2, (slope * self.units.response(fields, slope)).sum(axis=1)], axis=1)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _averages(log_weights: Array, log_z: float, values: Array, x: float, largest: float, offset: float) -> list[float]:
+    """Return ln Z, U, S, C, each with its standard error, and the effective number of chains.
+
+    Errors by the delta method: the influence of each chain on each number, squared and summed.
+    """
+    n = len(log_weights)
+    w = confidence.relative_weights(log_weights)
+    w /= w.sum()
+    mean = float(w @ values[:, 0])
+    deviation = values[:, 0] - mean
+    squares = values[:, 2] + values[:, 1] - 2.0 * mean * values[:, 0] + mean * mean
+    variance = float(w @ squares)
+    beta = x * largest
+    on_log_z = w - 1.0 / n
+    on_mean = w * deviation
+    on_variance = w * (squares - variance)
+    energy = -(mean + offset) / largest
+    numbers = []
+    for value, influence, terms in (  # and the size of the terms that may cancel in it
+        (log_z, on_log_z, abs(log_z)),
+        (energy, -on_mean / largest, abs(energy)),
+        (log_z + beta * energy, on_log_z - x * on_mean, abs(log_z)),
+        (x**2 * variance, x**2 * on_variance, x * mean * (x * mean)),
+    ):
+        top = max(1.0, float(np.abs(influence).max()))  # so that no square overflows
+        influence = influence / top
+        error = top * math.sqrt(n / (n - 1.0) * float(influence @ influence)) if n > 1 else math.inf
+        rounding = 2.0**-50 * terms
+        numbers += [value, max(error, rounding if rounding > _FINE else 0.0)]
+    return [*numbers, 1.0 / float(w @ w)]
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _at_infinity(plan: Plan, log_z0: float) -> list[float]:
+    """Return the same at β = 0, where all variables are independent: exact."""
+    natural = plan.model.natural
+    v = natural.visible_units.mean(np.zeros((1, len(natural.visible_bias))))
+    h = natural.hidden_units.mean(np.zeros((1, len(natural.hidden_bias))))
+    product = v @ natural.visible_bias + (h * (natural.hidden_bias + v @ natural.weights)).sum(axis=1)
+    if natural.lateral is not None:
+        product = product + 0.5 * (v * (v @ natural.lateral)).sum(axis=1)
+    energy = -(float(product[0]) + natural.offset) * plan.model.temperature
+    return [log_z0, 0.0, energy, 0.0, log_z0, 0.0, 0.0, 0.0, float(plan.chains)]

@@ -1,0 +1,33 @@
+"""The command that goes between model files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..formats import model_files
+from .common import app, say
+from .model_file import ModelFile, takes_model
+
+
+@app.command()
+@takes_model
+def convert(
+    model: ModelFile,
+    out: Annotated[
+        Path,
+        typer.Argument(metavar="OUT", help=f"File to write; its ending is one of {', '.join(model_files.WRITERS)}."),
+    ],
+) -> None:
+    """Read a model file of any kind and write it in another format."""
+    ending = model_files.ending_of(out)
+    if ending not in model_files.WRITERS:
+        raise ValueError(f"cannot write {out}: its ending must be one of {', '.join(model_files.WRITERS)}")
+    if os.path.realpath(out) in [os.path.realpath(path) for path in model.inputs if path is not None]:
+        raise ValueError(f"{out} is named twice: inputs and outputs must be different files")
+    loaded = model.load()
+    model_files.save(loaded, out)
+    say(f"wrote {out}: {loaded.n_variables} variables", err=True)

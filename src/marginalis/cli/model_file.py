@@ -1,0 +1,61 @@
+"""The model that a command is about: a file of any kind, and the flags that say how to read it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from ..formats import model_files
+from ..models.factors import FactorModel
+from ..models.layered import as_model
+from ..models.model import MRF
+from .common import ModelPath
+
+Evidence = Annotated[Path | None, typer.Option(help="UAI evidence file: variables held in states.")]
+Update = Annotated[int | None, typer.Option(help="Checkpoint of a training run (HDF5); the last by default.")]
+MaxCut = Annotated[bool, typer.Option("--maxcut", help="Weights of a rudy file are those of a cut: E = +sum w s s'.")]
+
+
+class ModelFile(NamedTuple):
+    """Where a model comes from."""
+
+    path: str
+    evidence: Path | None
+    update: int | None
+    maxcut: bool
+
+    @property
+    def inputs(self) -> list[str | Path | None]:
+        """The files that are read, which no output may replace."""
+        return [self.path, self.evidence]
+
+    def load(self) -> MRF | FactorModel:
+        """Read the model."""
+        return model_files.load(self.path, self.evidence, update=self.update, maxcut=self.maxcut)
+
+    def load_pairs(self) -> MRF:
+        """Read a model that can be annealed, or raise a ValueError that says why it cannot."""
+        return as_model(self.load())
+
+
+def takes_model(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command with an argument `model: ModelFile` the path of a file and the flags that go with it."""
+    signature = inspect.signature(command, eval_str=True)
+    own = [p.replace(annotation=ModelPath) if p.name == "model" else p for p in signature.parameters.values()]
+    flags = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, kind, default in (("evidence", Evidence, None), ("update", Update, None), ("maxcut", MaxCut, False))
+    ]
+
+    def run(**given: Any) -> None:
+        how = [given.pop(flag.name) for flag in flags]
+        command(**{**given, "model": ModelFile(given["model"], *how)})
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = inspect.Signature([*own, *flags])  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in (*own, *flags)}
+    return run

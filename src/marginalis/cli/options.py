@@ -1,0 +1,95 @@
+"""Flags made from the list of run options, so that each is named, typed and explained once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import typer
+
+from ..formats import tables
+from ..models.model import MRF
+from ..sampling.base import BASES, QUENCHES, data_base
+from ..sampling.options import DEFAULTS, RunOptions, notes
+from ..sampling.schedule import SCHEDULES, read_schedule
+
+_HELP = {  # where a flag takes something else than the Python argument
+    "schedule": f"{', '.join(SCHEDULES)}, or a text file of beta from 0 to 1; adaptive, unless --steps is given.",
+    "base": f"{', '.join(BASES)}, {QUENCHES}, or a file of data (.npy, .npz, .csv) for its base rates; uniform, "
+    "or chosen if neither --steps nor --schedule is given.",
+    "summed": "Labels of the variables to sum out, separated by commas; chosen by default.",
+    "resample": "on, off, or the share of effective chains below which a population is resampled; off by default.",
+    "threads": "Threads; all cores by default.",
+}
+
+
+def takes_flags(leave_out: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command with an argument `options` a flag for every run option; it gets their values in a dict."""
+    names = [name for name in DEFAULTS if name not in (*leave_out, "progress")]
+
+    def dress(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        own = [p for p in signature.parameters.values() if p.name != "options"]
+        flags = [_flag(name) for name in names]
+
+        def run(**given: Any) -> None:
+            options = {name: given.pop(name) for name in names}
+            command(**given, options={**options, "progress": True})
+
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        run.__signature__ = inspect.Signature(own + flags)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in own + flags}
+        return run
+
+    return dress
+
+
+def _flag(name: str) -> inspect.Parameter:
+    """Return the flag of an option: a whole number, or a word."""
+    hint = get_type_hints(RunOptions)[name]
+    kinds = get_args(hint) or (hint,)
+    default = DEFAULTS[name]  # type: ignore[literal-required]
+    kind: Any = int if int in kinds else str
+    text = _HELP.get(name, notes()[name].capitalize() + ".")
+    if get_origin(hint) is Literal:
+        text = ", ".join(get_args(hint))
+    kind = kind | None if default is None else kind
+    annotation: Any = Annotated[kind, typer.Option(help=text)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def read_files(options: dict[str, Any], model: MRF) -> dict[str, Any]:
+    """Return the options with what the files hold that some of them name."""
+    read = dict(options)
+    if options.get("schedule") not in (None, *SCHEDULES):
+        read["schedule"] = read_schedule(str(options["schedule"]))
+    if options.get("base") not in (None, QUENCHES, *BASES):
+        read["base"] = _base(str(options["base"]), model)
+    if options.get("resample") is not None:
+        read["resample"] = _share(str(options["resample"]))
+    if options.get("summed") is not None:
+        read["summed"] = _labels(str(options["summed"]), model)
+    return read
+
+
+def _base(text: str, model: MRF) -> Any:
+    if not Path(text).suffix:
+        raise ValueError(f"base is {text!r}; it must be one of {', '.join(BASES)} or a data file")
+    return data_base(model, tables.load_data(text))
+
+
+def _share(text: str) -> bool | float:
+    if text in ("on", "off"):
+        return text == "on"
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"resample is {text!r}; it must be on, off or a share between 0 and 1") from None
+
+
+def _labels(text: str, model: MRF) -> list[Any]:
+    """Return the labels that the words of a list name."""
+    known = {str(label): label for label in model.labels}
+    return [known.get(word.strip(), word.strip()) for word in text.split(",")]

@@ -1,0 +1,39 @@
+"""The fast engine: kernels made by Numba, on blocks of chains side by side in vector registers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from functools import cache, partial
+
+from ...parallel.threads import interruptible
+from ...sampling.plan import Plan
+from .. import Begun
+from .graph_population import GraphPopulation
+from .graph_population import prepare as prepare_graph
+from .population import Population, chains_together, prepare
+
+logger = logging.getLogger("marginalis")
+
+_HUGE = 1 << 23  # entries of a matrix
+
+
+def begin(plan: Plan) -> Begun:
+    """Lay out a plan, and compile what it needs or fetch that from the cache on disk."""
+    model, base, _ = plan.oriented()
+    pairs = model.spin_form is not None and model.is_bipartite and not base.is_coupled and plan.mixture is None
+    kind, lay_out = (Population, prepare) if pairs else (GraphPopulation, prepare_graph)
+    # laying out a huge matrix takes seconds
+    prepared = interruptible(lay_out, plan) if model.weights.size > _HUGE else lay_out(plan)
+    notice = threading.Timer(0.8, _announce)
+    notice.start()
+    try:
+        kind(plan, prepared, range(0)).advance(0)
+    finally:
+        notice.cancel()
+    return Begun(partial(kind, plan, prepared), chains_together(prepared), plan.method == "ais")
+
+
+@cache
+def _announce() -> None:
+    logger.info("compiling the kernels for this kind of model (some seconds, kept for the next run)")

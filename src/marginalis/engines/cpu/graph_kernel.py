@@ -1,0 +1,137 @@
+"""The general kernel: any graph, any kind of unit, a base with or without couplings. Numba turns it into machine code.
+
+Chains lie side by side in vectors as in `anneal_kernel`. A block's states are one array, the sampled units first, in
+the order of the sweep, then the summed-out ones (see `summing` and `sweeping`).
+
+The arithmetic is that of `sampling.loop`.
+"""
+
+from __future__ import annotations
+
+from numba import njit, types, uint64
+from numba.extending import overload
+
+from ...random import MIXTURE
+from ...simd.cache import kernel
+from ...simd.draws import CALLED, INLINE, LOW, WORD
+from ...simd.vector import LANES, lane_numbers, load, store
+from .summing import sum_out
+from .sweeping import energy, sweep, sweep_pair
+
+
+@njit(nogil=True, error_model="numpy")
+def _anneal(
+    visible, hidden, up, up0, before, after, into0, inner, inner0, tied, slope_v, slope_h, base_v, base_h,
+    betas, differences, seed, sides, mixture,
+    first_chain, x, scratch, rises, log_weights, joint, from_step, to_step, fresh,
+):  # fmt: skip
+    steps = len(betas) - 1
+    k0, k1 = seed & LOW, seed >> WORD
+    side_v, side_h = uint64(sides[0]), uint64(sides[1])
+    together = _together(before, into0)
+    for first in range(0, x.shape[0], together):
+        for block in range(first, first + together):
+            chain = lane_numbers() + uint64(first_chain + block * LANES)
+            at = block * x.shape[1] * LANES
+            if fresh == 1:  # from the base, whose units are independent: β = 0 leaves the couplings out
+                sweep(
+                    visible, None, after, None, None, None, None, slope_v, base_v, betas[0] - betas[0], 0, chain,
+                    side_v, k0, k1, x, at, scratch,
+                )  # fmt: skip
+            if fresh:
+                store(rises, block * LANES, energy(before, inner, slope_v, x, at))
+        for k in range(from_step + 1, to_step + 1):
+            difference = differences[k - 1]
+            for block in range(first, first + together):
+                chain = lane_numbers() + uint64(first_chain + block * LANES)
+                at = block * x.shape[1] * LANES
+                rise_v = load(rises, block * LANES)
+                weight, drawn = sum_out(
+                    hidden, up, up0, slope_h, base_h, betas, k, difference, joint, chain, side_h, k0, k1, x, at,
+                    at + len(slope_v) * LANES, scratch, load(log_weights, block * LANES) + rise_v * difference,
+                )  # fmt: skip
+                if mixture is not None:  # its component is one more summed-out variable, without an h of its own
+                    without = weight
+                    weight, _ = sum_out(
+                        mixture.side, mixture.up, mixture.up0, mixture.slope, mixture.base, betas, k, difference, None,
+                        chain, uint64(MIXTURE), k0, k1, x, at, at + (len(slope_v) + len(slope_h)) * LANES, scratch,
+                        weight,
+                    )  # fmt: skip
+                    if joint is not None:
+                        store(joint, block * LANES, load(joint, block * LANES) + (weight - without))
+                store(log_weights, block * LANES, weight)
+                if joint is not None:
+                    store(joint, block * LANES, load(joint, block * LANES) + (rise_v + drawn) * difference)
+            if k < steps:
+                chain = lane_numbers() + uint64(first_chain + first * LANES)
+                _sweep_blocks(
+                    visible, before, after, into0, inner, inner0, tied, slope_v, base_v, betas[k], k, chain, side_v,
+                    k0, k1, x, first, scratch, rises,
+                )  # fmt: skip
+
+
+def _together(before, into0):
+    """How many blocks of chains are swept side by side."""
+    raise NotImplementedError
+
+
+@overload(_together, jit_options=INLINE)
+def _together_overload(before, into0):
+    pair = isinstance(before, types.BaseTuple) and len(before) == 4 and isinstance(into0, types.NoneType)
+    return (lambda before, into0: 2) if pair else (lambda before, into0: 1)
+
+
+def _sweep_blocks(
+    side, before, after, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0, k1, x, first,
+    scratch, rises,
+):  # fmt: skip
+    """Sweep the blocks from `first` that are taken together, and note the slopes."""
+    raise NotImplementedError
+
+
+@overload(_sweep_blocks, jit_options=CALLED)
+def _sweep_blocks_overload(
+    side, before, after, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0, k1, x, first,
+    scratch, rises,
+):  # fmt: skip
+    if isinstance(before, types.BaseTuple) and len(before) == 4 and isinstance(into0, types.NoneType):
+        return _sweep_two_blocks
+    return _sweep_one_block
+
+
+def _sweep_one_block(
+    side, before, after, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0, k1, x, first,
+    scratch, rises,
+):  # fmt: skip
+    at = first * x.shape[1] * LANES
+    rise_v = sweep(
+        side, before, after, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0, k1, x, at, scratch
+    )
+    store(rises, first * LANES, rise_v)
+
+
+def _sweep_two_blocks(
+    side, before, after, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0, k1, x, first,
+    scratch, rises,
+):  # fmt: skip
+    at = (first * x.shape[1] * LANES, (first + 1) * x.shape[1] * LANES)
+    chains = (chain, chain + uint64(LANES))
+    one, two = sweep_pair(side, before, after, inner, tied, slope_v, base_v, beta, k, chains, side_v, k0, k1, x, at)
+    store(rises, first * LANES, one)
+    store(rises, (first + 1) * LANES, two)
+
+
+@kernel(error_model="numpy")
+def anneal_graph(model, first_chain, x, scratch, rises, log_weights, joint, from_step, to_step, fresh):
+    """Carry blocks of chains from one step of 0 … K to another.
+
+    `model` is a `graph_population.Model`; `x` holds the states, `rises` the slope in β of −E_k at them (the terms
+    with h aside), `log_weights` those of mAIS and `joint`, if it is not None, those of AIS along the same path.
+    `fresh` is 1 if the states are first to be drawn from the base, 2 if they were put there, 0 later on.
+    """
+    _anneal(
+        model.visible, model.hidden, model.up, model.up0, model.before, model.after, model.into0, model.inner,
+        model.inner0, model.tied, model.slope_v, model.slope_h, model.base_v, model.base_h, model.betas,
+        model.differences, model.seed, model.sides, model.mixture,
+        first_chain, x, scratch, rises, log_weights, joint, from_step, to_step, fresh,
+    )  # fmt: skip

@@ -1,0 +1,259 @@
+"""Any model: plans laid out for `graph_kernel`, and the populations that it advances."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...checks import Array
+from ...models.forms import SignedForm, total
+from ...models.units import Categorical, Gaussian, Units
+from ...random import HIDDEN, VISIBLE
+from ...sampling.loop import Path, less
+from ...sampling.plan import Plan
+from ...sampling.settle import signed_base
+from ...simd.draws import TILE
+from ...simd.vector import LANES, aligned
+from .graph_kernel import anneal_graph
+from .packing import pack, pack_lists
+from .population import Population, Prepared
+from .sides import Normals, Spins, States
+
+
+class Model(NamedTuple):
+    """A plan in the kernel's terms; what is None is left out when the kernel is compiled.
+
+    Couplings with a 0 are those of the base, the others the slopes in β.
+    """
+
+    visible: Any  # the kind of each side: Spins, Normals or States
+    hidden: Any
+    up: tuple[np.ndarray, ...]  # into the summed-out side
+    up0: tuple[np.ndarray, ...] | None
+    before: tuple[np.ndarray, ...] | None  # into a sampled unit, from those before its tile
+    after: tuple[np.ndarray, ...]  # and from those after it, and the summed-out side
+    into0: tuple[np.ndarray, ...] | None  # from all others
+    inner: np.ndarray | None  # between the four units of a tile: 01, 02, 03, 12, 13, 23
+    inner0: np.ndarray | None
+    tied: np.ndarray | None  # whether there are any
+    slope_v: np.ndarray
+    slope_h: np.ndarray
+    base_v: np.ndarray
+    base_h: np.ndarray
+    betas: np.ndarray
+    differences: Array  # β_k − β_{k−1}
+    seed: np.uint64
+    sides: tuple[int, int]
+    mixture: Any  # a Component, or None
+
+
+class Component(NamedTuple):
+    """The component of a mixture as a summed-out variable, which the path lets go of."""
+
+    side: Any
+    up: tuple[np.ndarray, ...]
+    up0: tuple[np.ndarray, ...]
+    slope: np.ndarray
+    base: np.ndarray
+
+
+def prepare(plan: Plan) -> Prepared:
+    """Lay out a plan for the kernel."""
+    model, base, swap = plan.oriented()
+    form = model.signed_form
+    if base.is_coupled:
+        start = _signed_start(plan)
+        b0, c0, weights0, lateral0 = start.visible_bias, start.hidden_bias, start.weights, start.lateral
+        constant = form.constant - start.constant
+    else:
+        b0, c0 = signed_base(form, base)
+        weights0 = lateral0 = None
+        constant = form.constant - form.visible[0] * total(base.visible) - form.hidden[0] * total(base.hidden)
+    dtype = np.float32 if plan.precision == "single" else np.float64
+    weights, lateral = less(form.weights, weights0), less(form.lateral, lateral0)
+
+    def pad(x: Array) -> np.ndarray:
+        return np.pad(x, (0, -len(x) % TILE)).astype(dtype)
+
+    slope_v, slope_h = pad(form.visible_bias - b0), pad(form.hidden_bias - c0)
+    states = isinstance(model.visible_units, Categorical)
+    ties = _Ties(lateral, lateral0, len(b0), states)
+    below, above_ = ties.split(lateral)
+    packed = pack_lists if states and ties.any else pack
+    component, pull = _component(plan, form, dtype)
+    before = None if below is None else packed(below, dtype)
+    into = _stacked(above_, weights, pull and -pull[0], len(slope_v), len(slope_h))
+    after = packed(into, dtype)
+    if before is not None and len(before) != len(after):
+        before, after = pack_lists(below, dtype), pack_lists(into, dtype)
+    into0 = None
+    if base.is_coupled or pull:
+        start_weights = sp.csr_array(weights.shape) if weights0 is None else weights0
+        into0 = packed(
+            _stacked(ties.outside(lateral0), start_weights, pull and pull[0], len(slope_v), len(slope_h)), dtype
+        )
+    laid_out = Model(
+        _side(model.natural.visible_units, len(b0), dtype),
+        _side(model.natural.hidden_units, len(c0), dtype),
+        pack(weights, dtype),
+        None if weights0 is None else pack(weights0, dtype),
+        before,
+        after,
+        into0,
+        ties.inner(lateral, dtype),
+        ties.inner(lateral0, dtype),
+        ties.tied,
+        slope_v,
+        slope_h,
+        pad(b0),
+        pad(c0),
+        plan.betas.astype(dtype),
+        np.diff(plan.betas),
+        np.uint64(plan.seed),
+        (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN),
+        component,
+    )
+    entries = sum(w.nnz if sp.issparse(w) else w.size for w in (weights, lateral, weights0, lateral0) if w is not None)
+    operations = 2 * entries + 60 * (len(b0) + len(c0))
+    constants = constant * (plan.betas - plan.betas[0])
+    return Prepared(laid_out, len(b0), dtype, constants, *form.visible, operations)  # type: ignore[arg-type]
+
+
+def _signed_start(plan: Plan) -> Any:
+    """Return the base, a model of its own, in spins."""
+    model, base, _ = plan.oriented()
+    return model.with_natural(base.weights, base.visible, base.hidden, base.lateral).signed_form
+
+
+def _side(units: Units, features: int, dtype: type) -> Any:
+    if isinstance(units, Gaussian):
+        padded = np.pad(1.0 / units.gamma, (0, -features % TILE))
+        return Normals(padded.astype(dtype), np.sqrt(padded).astype(dtype))
+    if isinstance(units, Categorical):
+        return States(np.concatenate([[0], np.cumsum(units.counts(features))]).astype(np.int64))
+    return Spins(features)
+
+
+def _stacked(inside: Any, weights: Any, pull: Any, rows: int, others: int) -> Any:
+    """Couplings into the sampled units from the array of all: the sampled ones, the summed-out ones, the component.
+
+    The first two are padded to `rows` and `others`.
+    """
+    n, m = weights.shape
+    parts = [sp.csr_array((rows, n)) if inside is None else sp.vstack([inside, sp.csr_array((rows - n, n))])]
+    parts += [sp.csr_array(weights.T), sp.csr_array((others - m, n))]
+    if pull is not None:
+        parts.append(sp.csr_array(pull))
+    return sp.csr_array(sp.vstack(parts))
+
+
+def _component(plan: Plan, form: SignedForm, dtype: type) -> tuple[Component | None, tuple[Array] | None]:
+    """Return the component of a mixture as a variable, and its fields on the sampled units (in a tuple)."""
+    if plan.mixture is None:
+        return None, None
+    offset, scale = form.visible
+    fields = scale * plan.mixture.fields
+    own = plan.mixture.weights + offset * plan.mixture.fields.sum(axis=1)
+    padded: np.ndarray = np.pad(own, (0, -len(own) % TILE)).astype(dtype)
+    side = States(np.array([0, len(own)], dtype=np.int64))
+    return Component(side, pack(-fields.T, dtype), pack(fields.T, dtype), -padded, padded), (fields,)
+
+
+class _Ties:
+    """Couplings among the sampled units, sorted by the place of the input: before, in, or after the tile of the unit.
+
+    Categorical variables are drawn one at a time; their features have no tiles.
+    """
+
+    def __init__(self, lateral: Any, lateral0: Any, features: int, states: bool) -> None:
+        self.any = lateral is not None or lateral0 is not None
+        self.states, self.features = states, features
+        self.tied: np.ndarray | None = None
+        self.tiles = -(-features // TILE)
+        if self.any and not states:
+            self.tied = np.zeros(self.tiles, dtype=np.bool_)
+            for w in (lateral, lateral0):
+                if w is not None:
+                    i, j, _ = self._entries(w)
+                    self.tied[(i // TILE)[i // TILE == j // TILE]] = True
+
+    def _entries(self, w: Any) -> tuple[Any, Any, Any]:
+        links = sp.coo_array(w)
+        kept = links.data != 0
+        return links.coords[0][kept], links.coords[1][kept], links.data[kept]
+
+    def _chosen(self, w: Any, choose: Any) -> Any:
+        i, j, data = self._entries(w)
+        kept = choose(i, j)
+        return sp.csr_array((data[kept], (i[kept], j[kept])), shape=w.shape)
+
+    def split(self, w: Any) -> tuple[Any, Any]:
+        """Return the couplings from units before and after the tile (or the unit) of the other, [input, unit]."""
+        if not self.any:
+            return None, None
+        if w is None:
+            w = sp.csr_array((self.features, self.features))
+        unit = 1 if self.states else TILE
+        return (
+            self._chosen(w, lambda i, j: i // unit < j // unit),
+            self._chosen(w, lambda i, j: i // unit > j // unit),
+        )
+
+    def outside(self, w: Any) -> Any:
+        """Return the couplings from units outside the tile of the other."""
+        if w is None:
+            return None
+        return w if self.states else self._chosen(w, lambda i, j: i // TILE != j // TILE)
+
+    def inner(self, w: Any, dtype: type) -> np.ndarray | None:
+        """Return the six couplings inside each tile."""
+        if w is None or self.states:
+            return None
+        i, j, data = self._entries(w)
+        place = np.array([[-1, 0, 1, 2], [-1, -1, 3, 4], [-1, -1, -1, 5], [-1, -1, -1, -1]])
+        kept = (i // TILE == j // TILE) & (i < j)
+        out: np.ndarray = np.zeros((self.tiles, 6), dtype=dtype)
+        out[(i // TILE)[kept], place[(i % TILE)[kept], (j % TILE)[kept]]] = data[kept]
+        return out
+
+
+class GraphPopulation(Population):
+    """Blocks of LANES chains on any graph, all at the same step."""
+
+    def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
+        if plan.mixture is not None and plan.start is None and len(chains):
+            start = np.zeros((plan.chains, prepared.n_visible))
+            start[chains.start : chains.stop] = Path(plan, chains).start()[: len(chains)]
+            plan = replace(plan, start=start)
+        super().__init__(plan, prepared, chains)
+
+    def _allocate(self, blocks: int, joint: bool) -> None:
+        model: Any = self.prepared.model
+        if model.before is not None and len(model.before) == 4:
+            blocks += blocks % 2  # dense graphs are swept two blocks at a time
+        n, m = len(model.slope_v), len(model.slope_h)
+        z = 0 if model.mixture is None else len(model.mixture.slope)
+        self.x = aligned((blocks, n + m + z, LANES), self.prepared.dtype)
+        self.scratch = aligned((max(3 * n, 2 * m, 2 * z), LANES), self.prepared.dtype)
+        self.rises, self.weights = aligned((blocks, LANES), np.float64), aligned((blocks, LANES), np.float64)
+        self.joint = aligned((blocks, LANES), np.float64) if joint else None
+        self.spins_v = self.x[:, :n]
+
+    def advance(self, to_step: int) -> None:
+        """Take steps until `to_step` of them have been taken in all."""
+        anneal_graph(
+            self.prepared.model,
+            self.first,
+            self.x,
+            self.scratch,
+            self.rises,
+            self.weights,
+            self.joint,
+            self.step,
+            to_step,
+            self.fresh,
+        )
+        self.step, self.fresh = to_step, 0

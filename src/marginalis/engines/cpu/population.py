@@ -1,0 +1,162 @@
+"""Spins on a bipartite graph: plans laid out for `anneal_kernel`, and the populations that it advances."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ...checks import Array
+from ...models.forms import total
+from ...random import HIDDEN, VISIBLE
+from ...sampling.plan import Plan
+from ...sampling.settle import signed_base
+from ...simd.draws import TILE
+from ...simd.vector import LANES, aligned
+from .anneal_kernel import anneal_blocks
+from .packing import pack, pack_flips
+
+_CALL_OPERATIONS = 5e8  # multiply-adds per kernel call: some ten milliseconds, so that an interrupt is prompt
+_JOB_BYTES = 1 << 20  # states of the chains that are advanced together
+
+
+class Model(NamedTuple):
+    """A plan in the kernel's terms, spins throughout; what is None is left out when the kernel is compiled."""
+
+    flips: tuple[np.ndarray, ...] | None  # weights as the Metropolis sweeps read them
+    sweeps: int
+    up: tuple[np.ndarray, ...]  # weights into the summed-out side
+    down: tuple[np.ndarray, ...]  # weights into the sampled side
+    slope_v: np.ndarray
+    slope_h: np.ndarray
+    base_v: np.ndarray | None
+    base_h: np.ndarray | None
+    betas: np.ndarray
+    differences: Array  # β_k − β_{k−1}
+    seed: np.uint64
+    sides: tuple[int, int]
+
+
+class Prepared(NamedTuple):
+    """What the populations of one plan share."""
+
+    model: Model
+    n_visible: int
+    dtype: type
+    constants: Array  # what the change to spins adds to every log-weight up to each step
+    offset: float  # a visible unit is offset + scale·(±1)
+    scale: float
+    operations: int  # rough cost of one chain·step, in multiply-adds
+
+
+def prepare(plan: Plan) -> Prepared:
+    """Lay out a plan for the kernel."""
+    model, base, swap = plan.oriented()
+    form = model.signed_form
+    b0, c0 = signed_base(form, base)
+    constant = form.constant - form.visible[0] * total(base.visible) - form.hidden[0] * total(base.hidden)
+    dtype = np.float32 if plan.precision == "single" else np.float64
+
+    def pad(x: Array) -> np.ndarray:
+        return np.pad(x, (0, -len(x) % TILE)).astype(dtype)
+
+    uniform = base.is_uniform
+    up = pack(form.weights, dtype)
+    laid_out = Model(
+        pack_flips(form.weights, up, dtype) if plan.transition == "metropolis" else None,
+        plan.sweeps,
+        up,
+        pack(form.weights.T, dtype),
+        pad(form.visible_bias - b0),
+        pad(form.hidden_bias - c0),
+        None if uniform else pad(b0),
+        None if uniform else pad(c0),
+        plan.betas.astype(dtype),
+        np.diff(plan.betas),
+        np.uint64(plan.seed),
+        (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN),
+    )
+    entries = form.weights.nnz if sp.issparse(form.weights) else form.weights.size
+    operations = (2 + 20 * plan.sweeps) * entries + 40 * model.n_variables
+    constants = constant * (plan.betas - plan.betas[0])
+    return Prepared(laid_out, model.n_visible, dtype, constants, *form.visible, operations)
+
+
+class Population:
+    """Blocks of LANES chains, all at the same step. AIS carries the weights of mAIS along, on the same path."""
+
+    joint: np.ndarray | None
+    weights: np.ndarray
+    spins_v: np.ndarray
+
+    def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
+        self.prepared, self.chains, self.step = prepared, chains, 0
+        self._allocate(-(-len(chains) // LANES), plan.method == "ais")
+        self.first = np.uint64(plan.first_chain + chains.start)
+        self.fresh = 1  # the states are still to be drawn from the base
+        if plan.start is not None:
+            self._set_states(plan.start[chains.start : chains.stop])
+        self.stride = max(1, int(_CALL_OPERATIONS / (prepared.operations * LANES * max(1, len(self.weights)))))
+
+    def _allocate(self, blocks: int, joint: bool) -> None:
+        model = self.prepared.model
+        if model.flips is not None:
+            blocks += blocks % 2  # Metropolis sweeps take blocks in pairs
+        self.spins_v, self.spins_h = (
+            aligned((blocks, len(x), LANES), self.prepared.dtype) for x in (model.slope_v, model.slope_h)
+        )
+        self.weights = aligned((blocks, LANES), np.float64)
+        self.joint = aligned((blocks, LANES), np.float64) if joint else None
+
+    def advance(self, to_step: int) -> None:
+        """Take steps until `to_step` of them have been taken in all."""
+        anneal_blocks(
+            self.prepared.model,
+            self.first,
+            self.spins_v,
+            self.spins_h,
+            self.weights,
+            self.joint,
+            self.step,
+            to_step,
+            self.fresh,
+        )
+        self.step, self.fresh = to_step, 0
+
+    @property
+    def log_weights(self) -> Array:
+        """Return ln W of the plan's own method."""
+        return self._weights(self.weights if self.joint is None else self.joint)
+
+    @property
+    def marginal_log_weights(self) -> Array:
+        """Return ln Λ, also where the plan is AIS."""
+        return self._weights(self.weights)
+
+    def _weights(self, of: np.ndarray) -> Array:
+        return of.ravel()[: len(self.chains)] + self.prepared.constants[self.step]
+
+    def states(self) -> Array:
+        """Return the states of the sampled side, [chain, unit], in the model's units."""
+        spins = self.spins_v.transpose(0, 2, 1).reshape(-1, self.spins_v.shape[1])
+        rows = spins[: len(self.chains), : self.prepared.n_visible]
+        return self.prepared.offset + self.prepared.scale * rows.astype(np.float64)
+
+    def choose(self, ancestors: NDArray[np.int64]) -> None:
+        """Go on from the states of these chains, one for each; log-weights stay where they are."""
+        self._set_states(self.states()[ancestors])
+
+    def _set_states(self, states: Array) -> None:
+        units = self.spins_v.shape[1]
+        padded = np.ones((len(self.spins_v) * LANES, units))
+        padded[: len(states), : self.prepared.n_visible] = (states - self.prepared.offset) / self.prepared.scale
+        self.spins_v[:] = padded.reshape(-1, LANES, units).transpose(0, 2, 1)
+        self.fresh = 2
+
+
+def chains_together(prepared: Prepared) -> int:
+    """Return how many chains to advance together at most."""
+    units = len(prepared.model.slope_v) + len(prepared.model.slope_h)
+    return LANES * max(1, _JOB_BYTES // (units * LANES * np.dtype(prepared.dtype).itemsize))

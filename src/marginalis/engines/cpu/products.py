@@ -1,0 +1,92 @@
+"""Fields of four units at a time: Σ weight·state over their inputs, added to what they start from."""
+
+from __future__ import annotations
+
+from numba import njit
+from numba.extending import overload
+
+from ...simd.draws import INLINE, TILE
+from ...simd.vector import LANES, fma, load, scalar, splat
+
+
+@njit(**INLINE)
+def four(values, tile):
+    """Return the values of the four units of a tile, each in every lane."""
+    return (
+        splat(values[TILE * tile]),
+        splat(values[TILE * tile + 1]),
+        splat(values[TILE * tile + 2]),
+        splat(values[TILE * tile + 3]),
+    )
+
+
+def fields(coupling, state, offset, tile, start):
+    """Fields of the four units of a tile: start + Σ weight·state of their inputs."""
+    raise NotImplementedError
+
+
+@overload(fields, jit_options=INLINE)
+def _fields_overload(coupling, state, offset, tile, start):
+    return _fields_lists if len(coupling) == 3 else _fields_band
+
+
+def _fields_band(coupling, state, offset, tile, start):
+    # The inputs of a tile are a range of units: all of the other side in an RBM, the two neighbouring layers in a
+    # DBM. Weights lie in the order of use: [tile][input][unit in tile].
+    data, first, last, begin = coupling
+    a0, a1, a2, a3 = start
+    p = begin[tile]
+    for i in range(first[tile], last[tile]):
+        x = load(state, offset + i * LANES)
+        a0 = fma(scalar(data, p), x, a0)
+        a1 = fma(scalar(data, p + 1), x, a1)
+        a2 = fma(scalar(data, p + 2), x, a2)
+        a3 = fma(scalar(data, p + 3), x, a3)
+        p += TILE
+    return a0, a1, a2, a3
+
+
+def _fields_lists(coupling, state, offset, tile, start):
+    unit = TILE * tile
+    return (
+        row(coupling, state, offset, unit, start[0]),
+        row(coupling, state, offset, unit + 1, start[1]),
+        row(coupling, state, offset, unit + 2, start[2]),
+        row(coupling, state, offset, unit + 3, start[3]),
+    )
+
+
+@njit(**INLINE)
+def row(coupling, state, offset, unit, start):
+    """Field of one unit, from a list of its neighbours."""
+    indptr, indices, data = coupling
+    a = start
+    for p in range(indptr[unit], indptr[unit + 1]):
+        a = fma(scalar(data, p), load(state, offset + scalar(indices, p) * LANES), a)
+    return a
+
+
+@njit(**INLINE)
+def band_pair(coupling, state, at, tile, start_a, start_b):
+    """Fields of a tile in two blocks of chains at once, from a band: every weight is read once for both."""
+    data, first, last, begin = coupling
+    a0, a1, a2, a3 = start_a
+    b0, b1, b2, b3 = start_b
+    p = begin[tile]
+    for i in range(first[tile], last[tile]):
+        x, y = load(state, at[0] + i * LANES), load(state, at[1] + i * LANES)
+        w0, w1, w2, w3 = scalar(data, p), scalar(data, p + 1), scalar(data, p + 2), scalar(data, p + 3)
+        a0, b0 = fma(w0, x, a0), fma(w0, y, b0)
+        a1, b1 = fma(w1, x, a1), fma(w1, y, b1)
+        a2, b2 = fma(w2, x, a2), fma(w2, y, b2)
+        a3, b3 = fma(w3, x, a3), fma(w3, y, b3)
+        p += TILE
+    return (a0, a1, a2, a3), (b0, b1, b2, b3)
+
+
+@njit(**INLINE)
+def fields_or(coupling, x, at, tile, start):
+    """Fields of a tile, which are those of the start where there is no coupling."""
+    if coupling is None:
+        return start
+    return fields(coupling, x, at, tile, start)

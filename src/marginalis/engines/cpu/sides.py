@@ -1,0 +1,118 @@
+"""The kinds of variable as the general kernel knows them: what to sum, and how to draw.
+
+Spins are ±1, categorical variables one-hot features, Gaussian ones real numbers; two-state units of any other kind
+are spins by `MRF.signed_form`. Each function has one body per kind, chosen when the kernel is compiled.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numba.extending import overload
+
+from ...simd.draws import INLINE, boltzmann
+from ...simd.functions import draw_spin, exp2_nonpositive, rise, select
+from ...simd.numbers import LOG2_E, above, normal, uniform
+from ...simd.vector import LANES, fma, load, maximum, store
+
+
+class Spins(NamedTuple):
+    """±1."""
+
+    units: int
+
+
+class Normals(NamedTuple):
+    """Real numbers with 1/γ and 1/√γ."""
+
+    variance: np.ndarray
+    deviation: np.ndarray
+
+
+class States(NamedTuple):
+    """One-hot features; variable i has those from starts[i] to starts[i + 1]."""
+
+    starts: np.ndarray
+
+
+def summed(side, unit, now, before, slope, per_step, linear, top, bottom):
+    """Add ln of the normalisers under β_k less β_{k−1} of one unit: Δβ·linear + ln(top/bottom), and e for the draw."""
+    raise NotImplementedError
+
+
+@overload(summed, jit_options=INLINE)
+def _summed_overload(side, unit, now, before, slope, per_step, linear, top, bottom):
+    if side.instance_class is Spins:
+        return _summed_spin
+    return _summed_normal
+
+
+def _summed_spin(side, unit, now, before, slope, per_step, linear, top, bottom):
+    # ln 2cosh a = |a| + ln(1 + e) with e = exp(−2|a|)
+    e, e_before = boltzmann(now), boltzmann(before)
+    linear = linear + rise(now, before, slope, per_step)
+    return linear, fma(top, e, top), fma(bottom, e_before, bottom), e, e_before
+
+
+def _summed_normal(side, unit, now, before, slope, per_step, linear, top, bottom):
+    # (a_k² − a_{k−1}²)/2γ
+    linear = fma(slope * (now + before), side.variance[unit] * 0.5, linear)
+    return linear, top, bottom, now, before
+
+
+def draw(side, unit, field, e, word):
+    """Draw one unit given its field; `e` is what `summed` gave for it, or `factor` gives."""
+    raise NotImplementedError
+
+
+@overload(draw, jit_options=INLINE)
+def _draw_overload(side, unit, field, e, word):
+    if side.instance_class is Spins:
+        return lambda side, unit, field, e, word: draw_spin(field, e, word)
+    return _draw_normal
+
+
+def _draw_normal(side, unit, field, e, word):
+    return fma(field, side.variance[unit], normal(word, field) * side.deviation[unit])
+
+
+def factor(side, field):
+    """Return what `draw` wants beside the field."""
+    raise NotImplementedError
+
+
+@overload(factor, jit_options=INLINE)
+def _factor_overload(side, field):
+    if side.instance_class is Spins:
+        return lambda side, field: boltzmann(field)
+    return lambda side, field: field
+
+
+@njit(**INLINE)
+def log_sum(values, at, first, last, beta, starts, at_starts):
+    """Return max and Σ exp(a − max) of a = start + β·value over the features of a variable."""
+    top = fma(load(values, at + first * LANES), beta, load(starts, at_starts + first * LANES))
+    for f in range(first + 1, last):
+        top = maximum(top, fma(load(values, at + f * LANES), beta, load(starts, at_starts + f * LANES)))
+    total = top - top
+    for f in range(first, last):
+        a = fma(load(values, at + f * LANES), beta, load(starts, at_starts + f * LANES))
+        total = total + exp2_nonpositive((a - top) * LOG2_E)
+    return top, total
+
+
+@njit(**INLINE)
+def draw_state(values, at, first, last, beta, starts, at_starts, top, total, word, out, at_out):
+    """Draw the state of a categorical variable, one-hot, into `out`: the first whose cumulative sum exceeds u·total."""
+    threshold = uniform(word, total) * total
+    zero = total - total
+    below, passed = zero, zero
+    for f in range(first, last):
+        a = fma(load(values, at + f * LANES), beta, load(starts, at_starts + f * LANES))
+        below = below + exp2_nonpositive((a - top) * LOG2_E)
+        # the last state takes what rounding may have left over
+        now = select(above(below, threshold), zero + 1.0, zero) if f < last - 1 else zero + 1.0
+        store(out, at_out + f * LANES, now - passed)
+        passed = now

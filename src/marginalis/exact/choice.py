@@ -1,0 +1,213 @@
+"""Exact ln Z: the cheapest method that fits the model, or the one that is asked for."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+
+from ..checks import one_of, real_number
+from ..models.factors import FactorModel
+from ..models.layered import as_model
+from ..models.model import MRF
+from ..parallel.progress import ticker
+from ..parallel.threads import Tick, cores
+from .factored import factored_way
+from .parts import isolated, log_z_of_isolated, pieces, submodel
+from .ways import EPS, PROMISED, SOON, WAYS, Way
+
+METHODS = ("auto", *WAYS)
+
+_MANY = 1000  # variables without couplings that are summed apart, as a method would take them one by one
+
+
+class ModelTooLarge(ValueError):
+    """The exact sum would take too long; the message says how large it is and how long it would take."""
+
+
+class ExactLogZ(float):
+    """ln Z as a float that knows the `method` it comes from and the `seconds` it took."""
+
+    method: str
+    seconds: float
+
+    @classmethod
+    def of(cls, value: float, method: str, seconds: float) -> ExactLogZ:
+        """Return the value with its provenance."""
+        result = cls(value)
+        result.method, result.seconds = method, seconds
+        return result
+
+
+def exact_log_z(
+    model: Any,
+    *,
+    method: str = "auto",
+    threads: int | None = None,
+    progress: bool | Tick = False,
+    max_seconds: float = 3600.0,
+) -> ExactLogZ:
+    """Return the exact ln Z, with the attribute ``method`` that says how it was found.
+
+    `model` is anything that `as_model` takes, or a `FactorModel`, which is summed by elimination.
+
+    ``"auto"`` takes the cheapest of the methods that apply:
+
+    - ``"enumeration"``: sum over all states of the smaller side, the other side summed out in closed form; on a graph
+      that is not bipartite, over those of the visible variables;
+    - ``"layers"``: a deep Boltzmann machine layer by layer;
+    - ``"transfer"``: a two-dimensional lattice, square or triangular, site by site, any couplings and fields;
+    - ``"elimination"``: variables of a sparse graph one by one, along an order of low width;
+    - ``"kac-ward"``: an open square lattice without fields, by a determinant;
+    - ``"kaufman"``: the homogeneous square torus without fields, by its closed formula;
+    - ``"gaussian"``: Gaussian units only, on any graph, in closed form.
+
+    Raises `ModelTooLarge` when none would finish within `max_seconds`.
+    """
+    model = _summable(model)
+    threads = cores(threads)
+    start = time.perf_counter()
+    offset = model.offset if isinstance(model, FactorModel) else model.natural.offset
+    ways = _applicable(model, method, threads, max_seconds)
+    for k, (name, way) in enumerate(ways):
+        try:
+            with ticker(progress, f"exact, {name}") as tick:
+                value = _vouched(way, offset, threads, tick)
+        except ModelTooLarge:
+            raise
+        except ValueError:  # a method may find that it cannot vouch for its accuracy: on to the next
+            if k == len(ways) - 1:
+                raise
+            continue
+        return ExactLogZ.of(value, name, time.perf_counter() - start)
+    raise AssertionError("a way returns or raises")
+
+
+def _summable(model: Any) -> MRF | FactorModel:
+    """Return a model of pairs if it is one, otherwise its factors without impossible states."""
+    if isinstance(model, FactorModel):
+        model = model.given()
+        return model if model.why_not_annealed() else model.as_mrf()
+    return as_model(model)
+
+
+def _vouched(way: Way, offset: float, threads: int, tick: Tick) -> float:
+    """Return what a way finds, plus the offset, or raise a ValueError if rounding may have spoiled it."""
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow is no warning but an error, below
+        try:
+            found = way.run(threads, tick)
+        except OverflowError:  # what fsum makes of it
+            found = math.inf
+        value = float(offset + found)
+        error = EPS * (way.adds(found) + abs(offset))
+    if not math.isfinite(value):
+        raise ValueError(f"ln Z is {value}: the parameters are too large for floating point")
+    if not error <= PROMISED * max(1.0, abs(value)):
+        raise ValueError(
+            f"ln Z cannot be told to {PROMISED:g}: terms of size {error / EPS:.2g} cancel to {value:.6g}, "
+            f"which leaves an error of up to {error:.2g}"
+        )
+    return value
+
+
+def cheapest(
+    model: MRF | FactorModel, *, method: str = "auto", threads: int | None = None, max_seconds: float = 3600.0
+) -> tuple[str, Way]:
+    """Return the method that `exact_log_z` would try first, or raise its error."""
+    return _applicable(model, method, cores(threads), max_seconds)[0]
+
+
+def _applicable(model: MRF | FactorModel, method: str, threads: int, max_seconds: float) -> list[tuple[str, Way]]:
+    """Return the methods that apply and fit the time, cheapest first; at least one, or raise."""
+    one_of(method, METHODS, "method")
+    limit = real_number(max_seconds, "max_seconds")
+    if method == "auto" and isinstance(model, MRF):
+        apart = _without_isolated(model, threads, limit)
+        if apart is not None:
+            return apart
+    found: list[tuple[str, Way]] = []
+    names = METHODS[1:] if method == "auto" else (method,)
+    if isinstance(model, FactorModel):
+        found = [(name, factored_way(model)) for name in names if name == "elimination"]
+    else:
+        for name in names:
+            if name == "elimination" and any(way.seconds < SOON and way.is_sure for _, way in found):
+                continue  # finding an order is work in itself
+            way = WAYS[name](model, threads)
+            if way is not None:
+                found.append((name, way))
+    found.sort(key=lambda pair: pair[1].seconds)
+    fitting = [(name, way) for name, way in found if way.seconds <= limit]
+    if fitting:
+        return fitting
+    parts = _by_parts(model, threads, limit) if method == "auto" and isinstance(model, MRF) else None
+    if parts is not None:
+        return [("parts", parts)]
+    if not found:
+        raise ValueError(f"method {method!r} does not apply to this model")
+    way = found[0][1]
+    raise ModelTooLarge(
+        f"{way.size} would take {duration(way.seconds)} on {threads} thread{'s' * (threads > 1)} "
+        f"(limit: {duration(limit)})"
+    )
+
+
+def _without_isolated(model: MRF, threads: int, max_seconds: float) -> list[tuple[str, Way]] | None:
+    """Return the ways for a model with many isolated variables, which are summed at once; None for other models."""
+    if not model.is_sparse or model.n_variables <= _MANY:
+        return None
+    alone = isolated(model)
+    if sum(int(side.sum()) for side in alone) <= _MANY:
+        return None
+    value, size = log_z_of_isolated(model, *alone)
+    if all(side.all() for side in alone):
+        return [("parts", Way(0.0, "variables without couplings", lambda threads, tick: value, lambda _: size))]
+    rest = _applicable(submodel(model, ~alone[0], ~alone[1]), "auto", threads, max_seconds)
+    return [(name, _plus(way, value, size)) for name, way in rest]
+
+
+def _plus(way: Way, value: float, size: float) -> Way:
+    """Return a way that adds a value, of terms of this size, to what another one finds."""
+    return Way(
+        way.seconds,
+        way.size,
+        lambda threads, tick: value + way.run(threads, tick),
+        lambda found: size + way.adds(found - value),
+    )
+
+
+def eliminate(model: MRF) -> float | None:
+    """Return ln Z by elimination, offset left out, or None if a side is not discrete."""
+    way = WAYS["elimination"](model, 1)
+    if way is None or way.seconds > 100 * SOON + 1e-4 * model.n_variables:
+        return None
+    return _vouched(way, 0.0, 1, lambda fraction: None)
+
+
+def _by_parts(model: MRF, threads: int, max_seconds: float) -> Way | None:
+    """Sum each connected part by its own cheapest method."""
+    count = model.connected_parts[2]
+    if count < 2:
+        return None
+    parts = list(pieces(model))
+    seconds = sum(cheapest(part, threads=threads, max_seconds=max_seconds)[1].seconds for part in parts)
+    sizes: list[float] = []
+
+    def run(threads: int, tick: Tick) -> float:
+        values = [float(exact_log_z(part, threads=threads, max_seconds=max_seconds)) for part in parts]
+        sizes[:] = np.abs(values).tolist()
+        return math.fsum(values)
+
+    return Way(seconds, f"{count} connected parts", run, lambda value: sum(sizes))
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time in words."""
+    if seconds > 1e15:
+        return "longer than the age of the universe"
+    for unit, size in (("years", 31557600.0), ("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * size:
+            return f"about {seconds / size:.3g} {unit}"
+    return f"about {seconds:.2g} s"

@@ -1,0 +1,292 @@
+"""The methods for ln Z: which of them apply to a model, about how long each takes, and what it adds up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..models.forms import Natural, SignedForm
+from ..models.model import MRF
+from ..models.units import SPIN, Gaussian, TwoState
+from ..parallel.threads import Tick, interruptible, jit_is_off
+from .elimination import eliminate_log_z
+from .enumeration import enumerate_log_z, enumerate_states, log2_states
+from .gaussian import gaussian_discrete_log_z, gaussian_gaussian_log_z, gaussian_seconds
+from .integrated import MOST_DENSE, integrate_gaussians
+from .kaufman import kaufman_log_z
+from .layers import layers_cost, layers_log_z
+from .ordering import table_entries
+from .structure import Factors, grid_arrays, layer_arrays, ordered_factors
+
+# Rates of one thread, cautious figures: what a model is refused or a method preferred by.
+_PAIRS_PER_SECOND = 4e9  # one state of the enumerated side times one spin of the other
+_LATERAL = 8  # spins of the other side that couplings inside the enumerated one are worth
+FEATURES_PER_SECOND = 5e7  # the same for other kinds of unit
+ENTRIES_PER_SECOND = 1e8  # of transfer and elimination tables
+_MOST_ENTRIES = 27.0  # binary logarithm: 1 GiB
+_LU_SITES = 1 << 12  # an LU of more takes seconds, and hears no interrupt
+PROMISED = 1e-9  # relative accuracy, absolute for |ln Z| < 1
+EPS = 2.0**-52
+SOON = 0.2  # seconds: do not look for a better way than this
+
+
+class Way(NamedTuple):
+    """A method that applies to a model: about how long it takes, and the sum itself (offset left out).
+
+    `adds`: about how large the numbers are, all together, that it adds up to come to a value. Where they nearly
+    cancel, a value is good to 2^-52 of that only.
+    """
+
+    seconds: float
+    size: str
+    run: Callable[[int, Tick], float]
+    adds: Callable[[float], float] = abs
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether rounding cannot matter, whatever the value."""
+        return EPS * self.adds(0.0) <= PROMISED
+
+
+def _enumeration(model: MRF, threads: int) -> Way | None:
+    if model.spin_form is not None and not jit_is_off():
+        turned = model.transposed() if model.is_bipartite and model.n_visible > model.n_hidden else model
+        n, m = turned.n_visible, turned.n_hidden
+        what = "the smaller side has" if model.is_bipartite else "without those summed in closed form there are"
+        form, units, constant, adds = _two_state_form(turned)
+        work = max(m, 1) if model.is_bipartite else m + _LATERAL
+        return Way(
+            log2_seconds(n + math.log2(work), _PAIRS_PER_SECOND * threads),
+            f"{what} {n} units: an exact sum over 2^{n} states x {m} units",
+            lambda threads, tick: constant + enumerate_log_z(form, units, threads, tick),
+            adds,
+        )
+    gaussian = _gaussian_against_two_states(model) if model.is_bipartite else _gaussians_first(model)
+    if gaussian is not None:
+        return gaussian
+    sizes = log2_states(model.visible_units, model.n_visible), log2_states(model.hidden_units, model.n_hidden)
+    states = min(sizes) if model.is_bipartite else sizes[0]
+    if states == math.inf:
+        return None
+    swap = model.is_bipartite and sizes[1] < sizes[0]
+    turned = model.transposed() if swap else model
+    features = len(turned.hidden_bias) + 8 + (0 if model.is_bipartite else len(turned.visible_bias))
+    return Way(
+        log2_seconds(states + math.log2(features), FEATURES_PER_SECOND),
+        f"{'the smaller side has' if model.is_bipartite else 'there are'} 2^{states:.1f} states: an exact sum",
+        lambda threads, tick: enumerate_states(turned, tick),
+        _adds(model) if math.isfinite(max(sizes)) else _gaussian_adds(turned.transposed()),
+    )
+
+
+def _adds(model: MRF) -> Callable[[float], float]:
+    """Return what a discrete model in its own units adds up.
+
+    Terms that no state can make up for do not count: a state that matters has all its terms within about
+    `highest` − ln Z of their largest values.
+    """
+    top, slack = model.highest, 750.0 + model.n_variables
+    return lambda value: top + max(0.0, top - value) + slack
+
+
+def _two_state_form(
+    model: MRF,
+) -> tuple[Natural | SignedForm, tuple[TwoState, TwoState], float, Callable[[float], float]]:
+    """Return the parameters to sum two-state units by, their kinds, a constant, and what is added up.
+
+    0/1 units are taken as spins unless the fields and the constant that this brings could cancel.
+    """
+    form, v, h = model.spin_form, model.visible_units, model.hidden_units
+    assert form is not None
+    assert isinstance(v, TwoState)
+    assert isinstance(h, TwoState)
+    if v.offset == h.offset == 0.0 or EPS * form.size <= 0.1 * PROMISED:
+        return form, (SPIN, SPIN), form.constant, _spins_add(model)
+    return model.natural, (v, h), 0.0, _adds(model)
+
+
+def _gaussian_against_two_states(model: MRF) -> Way | None:
+    """Integrate out a Gaussian side first, so that its size does not matter to the sum over the other."""
+    turned = model if isinstance(model.visible_units, Gaussian) else model.transposed()
+    w = turned.natural
+    v, h = w.visible_units, w.hidden_units
+    if not (isinstance(v, Gaussian) and isinstance(h, TwoState)) or turned.n_hidden > 24 or 0 in w.weights.shape:
+        return None
+    values = h.offset - h.scale, h.offset + h.scale
+    return Way(
+        log2_seconds(turned.n_hidden, ENTRIES_PER_SECOND / 10),
+        f"an exact sum over 2^{turned.n_hidden} states",
+        lambda threads, tick: gaussian_discrete_log_z(w.weights, w.visible_bias, v.gamma, w.hidden_bias, values),
+        _gaussian_adds(turned),
+    )
+
+
+def _gaussians_first(model: MRF) -> Way | None:
+    """Integrate the Gaussian side of any graph out, which couples the discrete variables, and sum over these."""
+    v, h = model.visible_units, model.hidden_units
+    if isinstance(v, Gaussian) == isinstance(h, Gaussian) or (isinstance(v, Gaussian) and model.n_visible > MOST_DENSE):
+        return None
+    units, n = (h, model.n_hidden) if isinstance(v, Gaussian) else (v, model.n_visible)
+    states = log2_states(units, n)
+    sizes: list[float] = []
+
+    def run(threads: int, tick: Tick) -> float:
+        rest, constant, size = integrate_gaussians(model)
+        way = _enumeration(rest, threads)
+        assert way is not None
+        value = way.run(threads, tick)
+        sizes[:] = size, way.adds(value)
+        return constant + value
+
+    rate = _PAIRS_PER_SECOND if isinstance(units, TwoState) else FEATURES_PER_SECOND
+    return Way(
+        log2_seconds(states + math.log2(n + _LATERAL), rate) + 1e-9 * len(model.visible_bias) ** 3,
+        f"an exact sum over 2^{states:.1f} states",
+        run,
+        lambda value: sum(sizes),
+    )
+
+
+def _gaussian_adds(model: MRF) -> Callable[[float], float]:
+    """Return what Gaussian visible units against discrete hidden ones add up, at most."""
+    w, units = model.natural, model.natural.visible_units
+    assert isinstance(units, Gaussian)
+    columns = sp.csc_array(abs(w.weights))
+    reach = np.zeros(len(w.visible_bias))
+    owners = w.hidden_units.owners(len(w.hidden_bias))
+    for j in range(model.n_hidden):  # only one feature of a variable is on
+        reach += np.asarray(columns[:, owners == j].max(axis=1).todense()).ravel()
+    squares = (np.abs(w.visible_bias) + reach) ** 2 / units.gamma
+    size = 0.5 * float(squares.sum()) + float(np.abs(w.hidden_bias).sum())
+    return lambda value: size
+
+
+def _spins_add(model: MRF) -> Callable[[float], float]:
+    """Return what a method adds up that takes all units as spins."""
+    size = model.spin_form.size  # type: ignore[union-attr]
+    return lambda value: size
+
+
+def _layers(model: MRF, threads: int) -> Way | None:
+    if model.spin_form is None:
+        return None
+    form, units, constant, adds = _two_state_form(model)
+    if units[0] != units[1]:  # whichever layers are of which kind
+        form, units, constant, adds = model.spin_form, (SPIN, SPIN), model.spin_form.constant, _spins_add(model)
+    arrays = layer_arrays(model, form)
+    if arrays is None or len(arrays[1]) < 3:
+        return None
+    cost = layers_cost([len(b) for b in arrays[1]])
+    return Way(
+        log2_seconds(cost, ENTRIES_PER_SECOND),
+        f"a layer-by-layer sum of 2^{cost:.0f} steps",
+        lambda threads, tick: constant + layers_log_z(*arrays, units),
+        adds,
+    )
+
+
+def _transfer(model: MRF, threads: int) -> Way | None:
+    grid = grid_arrays(model)
+    if grid is None:
+        return None
+    from .transfer import transfer_cost, transfer_log_z
+
+    operations, entries = transfer_cost(grid.field.shape, grid.periodic, grid.diagonal is not None)
+    constant = model.spin_form.constant  # type: ignore[union-attr]
+    return Way(
+        math.inf if entries > _MOST_ENTRIES else log2_seconds(operations, ENTRIES_PER_SECOND),
+        f"a site-by-site transfer with tables of 2^{entries:.0f} entries",
+        lambda threads, tick: constant + transfer_log_z(*grid, threads=threads, tick=tick),
+        _spins_add(model),
+    )
+
+
+def _elimination(model: MRF, threads: int) -> Way | None:
+    found = ordered_factors(model)
+    if found is None:
+        return None
+    parts, order, width = found
+    # on other graphs than bipartite ones many tables may be as large as the largest
+    entries = width if model.is_bipartite or width > _MOST_ENTRIES else _log2_entries(parts, order)
+    return Way(
+        math.inf if width > _MOST_ENTRIES else log2_seconds(entries, ENTRIES_PER_SECOND) + 1e-4 * len(parts.cards),
+        f"variable elimination with tables of 2^{width:.0f} entries",
+        lambda threads, tick: eliminate_log_z(*parts, order),
+        _adds(model),
+    )
+
+
+def _log2_entries(parts: Factors, order: list[int]) -> float:
+    return math.log2(max(1, table_entries(parts.edges, parts.cards, order)))
+
+
+def _kac_ward(model: MRF, threads: int) -> Way | None:
+    grid = grid_arrays(model)
+    if grid is None or any(grid.periodic) or grid.field.any() or grid.diagonal is not None:
+        return None
+    from .planar import boundary_log_z, kac_ward_log_z
+
+    n = grid.field.size
+    # the same determinant, eliminated row by row: for large lattices it needs far less memory than an LU
+    planar = kac_ward_log_z if n <= _LU_SITES else boundary_log_z
+    constant = model.spin_form.constant  # type: ignore[union-attr]
+    return Way(
+        3e-7 * n**1.5 + 1e-3,
+        f"a Kac-Ward determinant of {n} sites",
+        lambda threads, tick: constant + planar(grid.horizontal, grid.vertical),
+        _spins_add(model),
+    )
+
+
+def _kaufman(model: MRF, threads: int) -> Way | None:
+    grid = grid_arrays(model)
+    if grid is None or not all(grid.periodic) or grid.field.any() or grid.diagonal is not None:
+        return None
+    across, down = grid.horizontal.flat[0], grid.vertical.flat[0]
+    if np.any(grid.horizontal != across) or np.any(grid.vertical != down):
+        return None
+    rows, columns = grid.field.shape
+    if (across < 0 and columns % 2) or (down < 0 and rows % 2):  # frustrated
+        return None
+    constant = model.spin_form.constant  # type: ignore[union-attr]
+    return Way(
+        1e-4,
+        "Kaufman's formula",
+        lambda threads, tick: constant + kaufman_log_z(rows, columns, float(across), float(down)),
+        _spins_add(model),
+    )
+
+
+def _gaussian(model: MRF, threads: int) -> Way | None:
+    w = model.natural
+    v, h = w.visible_units, w.hidden_units
+    if not (isinstance(v, Gaussian) and isinstance(h, Gaussian)):
+        return None
+    return Way(
+        gaussian_seconds(w.weights, w.lateral),
+        "a Gaussian closed form",
+        lambda threads, tick: interruptible(
+            gaussian_gaussian_log_z, w.weights, w.visible_bias, w.hidden_bias, v.gamma, h.gamma, w.lateral
+        ),
+    )
+
+
+# elimination last: it is not asked where another one is quick
+WAYS: dict[str, Callable[[MRF, int], Way | None]] = {
+    "enumeration": _enumeration,
+    "layers": _layers,
+    "transfer": _transfer,
+    "kac-ward": _kac_ward,
+    "kaufman": _kaufman,
+    "gaussian": _gaussian,
+    "elimination": _elimination,
+}
+
+
+def log2_seconds(log2_operations: float, rate: float) -> float:
+    """Return how long 2^`log2_operations` operations take at a rate."""
+    return 2.0**log2_operations / rate if log2_operations < 1000 else math.inf

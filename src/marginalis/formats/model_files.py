@@ -1,0 +1,174 @@
+"""Model files of any kind: found out by content when they are read, named by their ending when they are written."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..checks import open_file, reading, shown
+from ..models.factors import FactorModel
+from ..models.layered import as_model
+from ..models.model import MRF
+from . import npz
+from .adabm import is_adabm, parse_adabm
+from .archive import limit
+from .dimod_files import has_vartype, parse_coo, parse_dimod_json, write_coo, write_dimod_json
+from .hdf5 import MAGIC as HDF5
+from .hdf5 import open_hdf5
+from .rbm_jl import HEADER, read_rbm_jl
+from .rbms import read_rbms
+from .rudy import parse_rudy, write_rudy
+from .text import read_text
+from .torch_state import is_torch, load_torch
+from .uai import is_uai, parse_uai, read_evidence, write_uai
+
+WRITERS = {
+    ".npz": npz.save,
+    ".uai": write_uai,
+    ".json": write_dimod_json,
+    ".coo": write_coo,
+    ".rudy": write_rudy,
+}
+_UNWRITTEN = (".h5", ".hdf5", ".pt", ".pth")
+_ZIP, _NUMPY, _PICKLE, _BQM = b"PK", b"\x93NUMPY", b"\x80", b"DIMODBQM"
+_USER_BLOCKS = (0, 512, 1024, 2048)  # where an HDF5 file may begin
+_NUMBERS = re.compile(r"[-+.\d]\S*")
+
+
+def load(
+    path: str | Path,
+    evidence: str | Path | Mapping[Any, int] | None = None,
+    *,
+    update: int | None = None,
+    maxcut: bool = False,
+) -> MRF | FactorModel:
+    """Read a model file of any kind that is known; what it is, its content says.
+
+    ``.npz`` (see `save`), UAI (also ``.gz``, ``.xz``), HDF5 of the package rbms and of
+    RestrictedBoltzmannMachines.jl, ``.pt`` of torch, dimod's JSON and COO, rudy, adabmDCA.
+
+    Parameters
+    ----------
+    path
+        The file.
+    evidence
+        States in which variables are held: a UAI evidence file, or a mapping from labels to the numbers of states.
+        They are taken out exactly. The model must be discrete.
+    update
+        Which checkpoint of a training run; the last one by default.
+    maxcut
+        Take the weights of a rudy file as those of a cut: E = Σ w s s′ instead of −Σ w s s′.
+
+    Returns
+    -------
+    The model; a `FactorModel` where factors join three or more variables or forbid states, which is for the exact
+    methods. Raises a ValueError that says what is wrong with the file.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"path is {shown(path)}; it must name a model file")
+    kind = _kind(path)
+    if update is not None and kind != "hdf5":
+        raise ValueError(f"update is {shown(update)}; it goes with the checkpoints of a training run (HDF5)")
+    if kind == "npz":
+        model: MRF | FactorModel = npz.load(path)
+    else:
+        with reading("model file", path):
+            model = _read(path, kind, update, maxcut)
+    if maxcut and kind == "npz":
+        raise ValueError("maxcut goes with rudy files")
+    held = read_evidence(evidence)
+    if held or isinstance(model, FactorModel):
+        model = (FactorModel.of(model) if isinstance(model, MRF) else model).given(held)
+        if model.why_not_annealed() is None:
+            return model.as_mrf()
+    return model
+
+
+def _kind(path: str | Path) -> str:
+    """Return what the first bytes of a file say that it is."""
+    with reading("model file", path), open_file(path, limit()) as file:
+        start = file.read(16)
+        if any(file.seek(at) == at and file.read(8) == HDF5 for at in _USER_BLOCKS):
+            return "hdf5"
+        if start[:1] == _PICKLE and not os.fspath(path).endswith(".npz"):
+            raise ValueError("is a pickle, and pickles are not read; torch.save writes zip files since 1.6")
+        if start.startswith(_BQM):
+            raise ValueError("is dimod's binary format; write json.dumps(bqm.to_serializable()) or COO")
+        file.seek(0)
+        if start.startswith(_ZIP) and is_torch(file):
+            return "torch"
+        named = os.path.splitext(os.fspath(path))[1].lower()
+        return "npz" if start.startswith((_ZIP, _NUMPY)) or named == ".npz" else "text"
+
+
+def _read(path: str | Path, kind: str, update: int | None, maxcut: bool) -> MRF | FactorModel:
+    if maxcut and kind != "text":
+        raise ValueError("maxcut goes with rudy files")
+    if kind == "torch":
+        return load_torch(path)
+    if kind == "hdf5":
+        with open_hdf5(path) as source:
+            if not source.has(HEADER):
+                return read_rbms(source, update)
+            if update is not None:
+                raise ValueError("holds one model: leave out update")
+            return read_rbm_jl(source)
+    return _parse(read_text(path), maxcut)
+
+
+def _parse(text: str, maxcut: bool) -> MRF | FactorModel:
+    """Return the model of a text in one of the formats that are text."""
+    lines = (line.split() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#"))
+    first = next(lines, [])
+    is_rudy = len(first) == 2 and all(map(_NUMBERS.fullmatch, first))
+    if maxcut and not is_rudy:
+        raise ValueError("maxcut goes with rudy files")
+    if not first:
+        raise ValueError("is empty")
+    if is_uai(text):
+        return parse_uai(text)
+    if first[0].startswith("{"):
+        return parse_dimod_json(text)
+    if is_adabm(text):
+        return parse_adabm(text)
+    if is_rudy:
+        return parse_rudy(text, maxcut)
+    if has_vartype(text) or (len(first) == 3 and all(map(_NUMBERS.fullmatch, first))):
+        return parse_coo(text)
+    raise ValueError(
+        "is in no format that is known here: npz, UAI (MARKOV, BAYES), HDF5 (rbms, RestrictedBoltzmannMachines.jl), "
+        "torch, dimod JSON or COO, rudy, adabmDCA"
+    )
+
+
+def save(model: Any, path: str | Path) -> None:
+    """Write a model file; the path holds either the whole file or what it held before.
+
+    Its ending names the format: ``.uai`` (also ``.uai.gz``, ``.uai.xz``), dimod's ``.json`` and ``.coo``, ``.rudy``;
+    anything else is ``.npz``, which holds every model but a `FactorModel`. `model` is anything that `as_model` takes.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"path is {shown(path)}; it must name a file")
+    ending = ending_of(path)
+    if ending in _UNWRITTEN:
+        raise ValueError(f"{ending} files are not written; {', '.join(WRITERS)} are")
+    writer = WRITERS.get(ending, npz.save)
+    if isinstance(model, FactorModel):
+        if writer is not npz.save:
+            writer(model, path)  # type: ignore[arg-type]
+            return
+        reason = model.why_not_annealed()
+        if reason is not None:
+            raise ValueError(f"{reason.partition(',')[0]}: only .uai files hold that")
+    writer(as_model(model), path)
+
+
+def ending_of(path: str | Path) -> str:
+    """Return the ending of a name that tells the format, compression left out."""
+    name = os.fspath(path).lower()
+    for packed in (".gz", ".xz"):
+        name = name.removesuffix(packed)
+    return os.path.splitext(name)[1]

@@ -1,0 +1,98 @@
+"""Files of RestrictedBoltzmannMachines.jl: HDF5 as Julia writes it, the first axis fastest.
+
+    E(v, h) = E_v(v) + E_h(h) − Σ w_iμ (v_i − λ_i)/σ_i (h_μ − λ_μ)/σ_μ
+
+Offsets λ and scales σ, of centered and standardized machines, are folded into weights, fields and a constant.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ..checks import Array, shown
+from ..models.layered import rbm
+from ..models.model import MRF
+from .hdf5 import Source
+
+HEADER = "rbm_hdf5_file_format_version"
+VERSION = "1.0.0"
+TYPES = ("RBM", "CenteredRBM", "StandardizedRBM")
+UNITS = {
+    "Binary": "binary",
+    "Spin": "spin",
+    "Potts": "categorical",
+    "PottsGumbel": "categorical",
+    "Gaussian": "gaussian",
+}
+
+
+class Layer(NamedTuple):
+    """One side: its kind, its fields and, if it is Gaussian, its precisions."""
+
+    units: str
+    field: Array
+    precision: Array | None
+    shape: tuple[int, ...]  # as h5py has it, parameters left out
+
+
+def read_rbm_jl(source: Source) -> MRF:
+    """Return the machine in a file, as a plain one."""
+    version = source.word(HEADER)
+    if version != VERSION:
+        raise ValueError(f"has format version {shown(version)}; this package reads {VERSION}")
+    kind = source.word("rbm_type")
+    if kind not in TYPES:
+        raise ValueError(f"has rbm_type {shown(kind)}; this package reads {', '.join(TYPES)}")
+    visible, hidden = _layer(source, "visible"), _layer(source, "hidden")
+    n, m = len(visible.field), len(hidden.field)
+    w = source.array("weights")
+    if w.shape != (*hidden.shape, *visible.shape):
+        raise ValueError(
+            f"weights has shape {w.shape[::-1]}; the layers want {(*visible.shape[::-1], *hidden.shape[::-1])}"
+        )
+    w = w.reshape(m, n).T
+    b, c, constant = visible.field, hidden.field, 0.0
+    if kind != "RBM":
+        if kind == "StandardizedRBM":
+            scales = [_vector(source, f"scale_{side}", layer) for side, layer in (("v", visible), ("h", hidden))]
+            if any((x == 0.0).any() for x in scales):
+                raise ValueError("scale_v and scale_h must not be zero")
+            w = w / scales[0][:, None] / scales[1]
+        v, h = (_vector(source, f"offset_{side}", layer) for side, layer in (("v", visible), ("h", hidden)))
+        b, c, constant = b - w @ h, c - w.T @ v, float(v @ w @ h)
+    model = rbm(
+        w,
+        b,
+        c,
+        units=(visible.units, hidden.units),
+        visible_precision=visible.precision,
+        hidden_precision=hidden.precision,
+    )
+    return replace(model, offset=constant) if constant else model
+
+
+def _layer(source: Source, side: str) -> Layer:
+    kind = source.word(f"{side}_type")
+    if kind not in UNITS:
+        raise ValueError(f"has {side} units of type {shown(kind)}; this package has {', '.join(UNITS)}")
+    par = source.array(f"{side}_par")
+    units = UNITS[kind]
+    rows, axes = (2 if units == "gaussian" else 1), (3 if units == "categorical" else 2)
+    if par.ndim < axes or par.shape[-1] != rows or 0 in par.shape:
+        raise ValueError(f"{side}_par has shape {par.shape[::-1]}, which does not fit units of type {kind}")
+    shape = par.shape[:-1]
+    par = par.reshape(math.prod(shape), rows)
+    if units == "categorical":
+        units = f"categorical:{shape[-1]}"
+    return Layer(units, par[:, 0].copy(), np.abs(par[:, 1]) if rows == 2 else None, shape)
+
+
+def _vector(source: Source, name: str, layer: Layer) -> Array:
+    values = source.array(name)
+    if values.shape != layer.shape:
+        raise ValueError(f"{name} has shape {values.shape[::-1]}; its layer wants {layer.shape[::-1]}")
+    return values.ravel()

@@ -1,0 +1,175 @@
+"""UAI files: Markov and Bayesian networks as tables of weights, and evidence.
+
+Tokens, whatever the lines: ``MARKOV`` or ``BAYES``, the number of variables, their numbers of states, the number of
+factors, their scopes (``k v1 … vk``), their tables (size and values, the last variable of the scope fastest). Values
+are weights, not logarithms; a zero forbids. Evidence is ``k v1 x1 … vk xk``, in older years after a line ``1``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..checks import Array, one_line, reading, shown, whole
+from ..models.factors import FactorModel
+from ..models.model import MRF
+from .text import Tokens, read_text, write_text
+
+KINDS = ("MARKOV", "BAYES")
+_HIGHEST = 700.0  # of ln of a weight that is written: beyond, readers overflow
+
+
+def is_uai(text: str) -> bool:
+    """Whether a text begins as a UAI file does."""
+    return text[:4096].lstrip()[:6].rstrip().upper() in ("MARKOV", "BAYES", "LIMID", "CREDAL", "ID")
+
+
+def parse_uai(text: str) -> FactorModel:
+    """Return the network that a text in UAI format holds."""
+    tokens = Tokens(text)
+    kind = tokens.word("MARKOV or BAYES")
+    if kind.upper() not in KINDS:
+        tokens.fail(f"the network is {shown(kind)}; this package reads MARKOV and BAYES")
+    n = tokens.whole("the number of variables", 1, len(tokens))
+    cards = tuple(tokens.whole(f"the number of states of variable {i}", 1) for i in range(n))
+    factors = tokens.whole("the number of factors", 0, len(tokens))
+    scopes = _scopes(tokens, factors, n)
+    return FactorModel(cards, tuple(scopes), tuple(_tables(tokens, cards, scopes)))
+
+
+def _scopes(tokens: Tokens, factors: int, n: int) -> list[tuple[int, ...]]:
+    scopes, words, at = [], tokens.words, tokens.at
+    try:  # in one go; at the first thing that is wrong once more, for its place
+        for _ in range(factors):
+            end = at + 1 + int(words[at])
+            scope = tuple(map(int, words[at + 1 : end]))
+            if (
+                not at < end <= len(words)
+                or len(set(scope)) < len(scope)
+                or (scope and not 0 <= min(scope) <= max(scope) < n)
+            ):
+                raise ValueError
+            scopes.append(scope)
+            at = end
+        tokens.at = at
+        return scopes
+    except (ValueError, IndexError):
+        pass
+    for a in range(factors):
+        size = tokens.whole(f"the number of variables of factor {a}", 0, n)
+        scope = tuple(tokens.whole(f"a variable of factor {a}", 0, n - 1) for _ in range(size))
+        if len(set(scope)) < size:
+            tokens.fail(f"factor {a} names a variable twice")
+    raise AssertionError("what was wrong is right")
+
+
+def _tables(tokens: Tokens, cards: tuple[int, ...], scopes: list[tuple[int, ...]]) -> list[Array]:
+    values = tokens.numbers("a size or weight")
+    logs = _logs(tokens, values)
+    first, at, tables = tokens.at, 0, []
+    for a, scope in enumerate(scopes):
+        shape = tuple(cards[v] for v in scope)
+        size = math.prod(shape)
+        if at >= len(values):
+            tokens.fail(f"the file ends where the table of factor {a} should be", first + at)
+        if values[at] != size:
+            said = tokens.words[first + at]
+            tokens.fail(f"the table of factor {a} has size {shown(said)}; its variables want {size}", first + at)
+        if at + 1 + size > len(values):
+            left = len(values) - at - 1
+            tokens.fail(f"the file ends in the table of factor {a}, after {left} of {size} values", len(tokens.words))
+        table = logs[at + 1 : at + 1 + size].reshape(shape)
+        if not (table > -math.inf).any():
+            tokens.fail(f"Z = 0: the table of factor {a} holds zeros only", first + at)
+        tables.append(table)
+        at += 1 + size
+    if at < len(values):
+        tokens.fail(f"there are {len(values) - at} tokens after the last table", first + at)
+    return tables
+
+
+def _logs(tokens: Tokens, values: Array) -> Array:
+    """Return the logarithms of weights; those out of the range of floating point are not zero or infinite."""
+    bad = np.flatnonzero(~(values >= 0.0))
+    if len(bad):
+        word = tokens.words[tokens.at + int(bad[0])]
+        tokens.fail(f"a weight is {shown(word)}; it must not be negative", tokens.at + int(bad[0]))
+    with np.errstate(divide="ignore"):
+        logs = np.log(values)
+    for k in np.flatnonzero(np.isinf(logs)).tolist():
+        word = tokens.words[tokens.at + k]
+        if word.strip("0.+-"):  # not a plain zero
+            exact = Decimal(word)
+            if not exact.is_finite():
+                tokens.fail(f"a weight is {shown(word)}; it must be finite", tokens.at + k)
+            logs[k] = float(exact.ln()) if exact else -math.inf
+    return logs
+
+
+def read_evidence(evidence: str | Path | Mapping[Any, Any] | None) -> dict[Any, int]:
+    """Return the states in which variables are held: from a file, or as they are given."""
+    if evidence is None:
+        return {}
+    if isinstance(evidence, Mapping):
+        return {v: whole(x, f"the state of {one_line(v, 40)} in evidence", 0, 2**62) for v, x in evidence.items()}
+    with reading("evidence file", evidence):
+        return parse_evidence(read_text(evidence))
+
+
+def parse_evidence(text: str) -> dict[Any, int]:
+    """Return the evidence that a text holds, in either shape; nothing, or 0, is none."""
+    tokens = Tokens(text)
+    if not len(tokens):
+        return {}
+    if len(tokens) % 2 == 0:  # k and k pairs are an odd number of tokens, a number of samples before them one more
+        samples = tokens.whole("the number of samples of evidence", 0)
+        if samples != 1:
+            tokens.fail(f"there are {samples} samples of evidence; give a file with one")
+    count = tokens.whole("the number of variables with evidence", 0)
+    if len(tokens) != 2 * count:
+        tokens.fail(f"evidence for {count} variables takes {2 * count} tokens; there are {len(tokens)}")
+    held: dict[Any, int] = {}
+    for _ in range(count):
+        v = tokens.whole("a variable with evidence", 0)
+        state = tokens.whole(f"the state of variable {v}", 0)
+        if held.setdefault(v, state) != state:
+            tokens.fail(f"variable {v} is held in two states")
+    return held
+
+
+def write_uai(model: MRF | FactorModel, path: str | Path) -> None:
+    """Write a discrete model as a Markov network, variables numbered in the caller's order."""
+    write_text(path, uai_text(model if isinstance(model, FactorModel) else FactorModel.of(model)))
+
+
+def uai_text(model: FactorModel) -> str:
+    """Return a model in UAI format; the constant is shared by the tables."""
+    if not model.cards:
+        raise ValueError("no variable is left: there is nothing to write")
+    scopes, tables = list(model.scopes), list(model.tables)
+    if not tables:
+        scopes, tables = [(0,)], [np.zeros(model.cards[0])]
+    tops = [float(table.max()) for table in tables]
+    share = (model.offset + math.fsum(tops)) / len(tables)
+    if any(
+        (table[np.isfinite(table)] - top + share < -_HIGHEST).any() for table, top in zip(tables, tops, strict=True)
+    ):
+        raise ValueError("the weights are too far apart to be written as such, which UAI files ask for")
+    if abs(share) > _HIGHEST:
+        raise ValueError("the weights are too large or too small to be written as such, which UAI files ask for")
+    lines = ["MARKOV", str(len(model.cards)), " ".join(map(str, model.cards)), str(len(tables))]
+    lines += [" ".join(map(str, (len(scope), *scope))) for scope in scopes]
+    for table, top in zip(tables, tops, strict=True):
+        weights = np.exp(table - top + share).ravel().tolist()
+        lines += ["", str(len(weights)), " ".join(map(repr, weights))]
+    return "\n".join(lines) + "\n"
+
+
+def write_pr(log_z: float, path: str | Path) -> None:
+    """Write the answer to the partition-function task: the word PR and log10 Z."""
+    write_text(path, f"PR\n{log_z / math.log(10.0):.12g}\n")

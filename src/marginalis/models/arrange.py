@@ -1,0 +1,287 @@
+"""Which variables of a graph are summed out, and in which blocks the others are drawn.
+
+The hidden variables of a model are an independent set of its graph, as large as can be found; on a bipartite graph
+one side of it. The visible ones are the rest, sorted by the classes of a colouring, so that a Gibbs sweep can draw
+each class at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+
+from ..checks import Array, shown
+from .forms import Grid, Indices, Layers, Split
+from .model import MRF
+from .units import Categorical, Gaussian, TwoState, Units
+
+_DENSE = 0.25  # part of all pairs beyond which the visible variables are drawn one by one, and stored as a matrix
+_MOST_EDGES = 2**31
+
+
+def arrange(
+    units: Units,
+    bias: Array,
+    links: Any,
+    *,
+    summed: Sequence[int] | None = None,
+    visible: Indices | None = None,
+    temperature: float = 1.0,
+    offset: float = 0.0,
+    labels: Sequence[Any] | None = None,
+    layout: Grid | Layers | None = None,
+) -> MRF:
+    """Return the model of variables of one kind on any graph, in the caller's order.
+
+    `links` is a square sparse matrix between features that holds each coupling once, above or below the diagonal.
+    `summed` numbers the variables to be summed out; without it they are chosen.
+    """
+    if links.nnz > _MOST_EDGES:
+        raise ValueError(f"the graph has {links.nnz} couplings; there may be 2^31 of them")
+    both = sp.csr_array(links + links.T)
+    both.eliminate_zeros()
+    owners = units.owners(len(bias))
+    n = units.variables(len(bias))
+    rows, columns = sp.coo_array(both).coords
+    graph = sp.csr_array((np.ones(len(rows), dtype=np.int8), (owners[rows], owners[columns])), shape=(n, n))
+    loops = np.flatnonzero(owners[rows] == owners[columns])
+    if len(loops):
+        alone = int(owners[rows[loops[0]]])
+        raise ValueError(f"the variable {shown(alone if labels is None else labels[alone])} is coupled to itself")
+    split = split_variables(graph, summed, labels)
+    if visible is not None:
+        split = Split(visible, split.hidden)
+    v, h = (np.flatnonzero(np.isin(owners, side)) for side in (split.visible, split.hidden))
+    v = v[np.argsort(_ranks(split.visible, n)[owners[v]], kind="stable")]
+    h = h[np.argsort(_ranks(split.hidden, n)[owners[h]], kind="stable")]
+    inside = sp.csr_array(both[v][:, v])
+    if _is_dense(inside):
+        inside, weights = inside.toarray(), both[v][:, h].toarray()
+    else:
+        weights = both[v][:, h]
+    return MRF(
+        weights,
+        bias[v],
+        bias[h],
+        units.take(split.visible),
+        units.take(split.hidden),
+        temperature,
+        offset,
+        split,
+        layout,
+        lateral=inside if (inside.nnz if sp.issparse(inside) else inside.any()) else None,
+        labels=labels,  # type: ignore[arg-type]
+    )
+
+
+def rearrange(model: MRF, summed: Sequence[Any], visible: Indices | None = None) -> MRF:
+    """Return the same model with other variables summed out, named by their labels.
+
+    Raises a ValueError that names the edge where two of them are coupled. `visible` numbers the others in the order
+    of the sweep, if that is not to be chosen.
+    """
+    hidden = numbers_of(model, summed)
+    if visible is None and np.array_equal(hidden, np.sort(model.split.hidden)):
+        return model
+    if visible is None and model.is_bipartite and np.array_equal(hidden, np.sort(model.split.visible)):
+        return model.transposed()
+    if type(model.visible_units) is not type(model.hidden_units) or (
+        isinstance(model.visible_units, TwoState) and model.visible_units != model.hidden_units
+    ):
+        raise ValueError("summed must name one whole side where the two sides are of different kinds")
+    w = sp.csr_array(model.weights)
+    inside = sp.csr_array((w.shape[0],) * 2) if model.lateral is None else sp.triu(sp.csr_array(model.lateral))
+    links = sp.csr_array(sp.block_array([[inside, w], [None, sp.csr_array((w.shape[1],) * 2)]]))
+    place = np.argsort(np.concatenate(_callers(model)), kind="stable")
+    return arrange(
+        _joined(model),
+        np.concatenate([model.visible_bias, model.hidden_bias])[place],
+        links[place][:, place],
+        summed=hidden,  # type: ignore[arg-type]
+        visible=visible,
+        temperature=model.temperature,
+        offset=model.offset,
+        labels=model.labels,
+        layout=model.layout,
+    )
+
+
+def shared_split(a: MRF, b: MRF) -> tuple[MRF, MRF]:
+    """Return two models of the same variables with the same ones summed out, in neither coupled to each other."""
+    if list(a.labels) != list(b.labels):
+        raise ValueError("a and b are models of other variables: their labels differ")
+    if _same_split(a, b):
+        return a, b
+    if a.is_bipartite and _same_split(a.transposed(), b):
+        return a.transposed(), b
+    split = split_variables(_graph(a) + _graph(b))
+    summed = [a.labels[i] for i in split.hidden]
+    return rearrange(a, summed, split.visible), rearrange(b, summed, split.visible)
+
+
+def _same_split(a: MRF, b: MRF) -> bool:
+    return np.array_equal(a.split.visible, b.split.visible) and np.array_equal(a.split.hidden, b.split.hidden)
+
+
+def _graph(model: MRF) -> Any:
+    """Return the graph of a model in the caller's numbers, as a symmetric matrix."""
+    v, h = model.split.visible, model.split.hidden
+    pairs = [(v[model.edges[:, 0]], h[model.edges[:, 1]]), (v[model.lateral_edges[:, 0]], v[model.lateral_edges[:, 1]])]
+    i, j = (np.concatenate([pair[side] for pair in pairs]) for side in (0, 1))
+    n = model.n_variables
+    half = sp.csr_array((np.ones(len(i), dtype=np.int8), (i, j)), shape=(n, n))
+    return sp.csr_array(half + half.T)
+
+
+def numbers_of(model: MRF, labels: Any) -> Indices:
+    """Return the numbers of the variables with these labels, sorted; each must exist, once."""
+    if isinstance(labels, str | bytes) or not np.iterable(labels):
+        raise ValueError(f"summed is {labels!r}; it must list labels of variables")
+    wanted = list(labels.tolist() if isinstance(labels, np.ndarray) else labels)
+    try:
+        if isinstance(model.labels, range):
+            numbers = [model.labels.index(x) for x in wanted]
+        else:
+            known = {label: i for i, label in enumerate(model.labels)}
+            numbers = [known[x] for x in wanted]
+    except (KeyError, ValueError, TypeError):
+        raise ValueError(f"summed names {_first_unknown(model, wanted)!r}, which is no label of the model") from None
+    if not numbers:
+        raise ValueError("summed is empty: name at least one variable, or use method 'ais'")
+    if len(set(numbers)) < len(numbers):
+        raise ValueError("summed names a variable twice")
+    return np.sort(np.array(numbers, dtype=np.int64))
+
+
+def _first_unknown(model: MRF, wanted: list[Any]) -> Any:
+    for x in wanted:
+        try:
+            if x not in model.labels:
+                return x
+        except TypeError:
+            return x
+    return wanted[0]
+
+
+def _callers(model: MRF) -> tuple[Indices, Indices]:
+    """Return the caller's number of the variable of each feature, visible and hidden."""
+    v, h = model.visible_units.owners(len(model.visible_bias)), model.hidden_units.owners(len(model.hidden_bias))
+    return model.split.visible[v], model.split.hidden[h]
+
+
+def _joined(model: MRF) -> Units:
+    """Return the kind of all variables in the caller's order; both sides are of one kind."""
+    from_sides = np.argsort(np.concatenate([model.split.visible, model.split.hidden]))
+    v, h = model.visible_units, model.hidden_units
+    if isinstance(v, Gaussian) and isinstance(h, Gaussian):
+        return Gaussian(tuple(np.concatenate([v.gamma, h.gamma])[from_sides].tolist()))
+    if isinstance(v, Categorical) and isinstance(h, Categorical):
+        counts = np.concatenate([v.counts(len(model.visible_bias)), h.counts(len(model.hidden_bias))])
+        return Categorical(tuple(counts[from_sides].tolist()))
+    return v
+
+
+def split_variables(graph: Any, summed: Any = None, labels: Sequence[Any] | None = None) -> Split:
+    """Split the variables of a graph (a symmetric sparse matrix) in an independent set and the rest.
+
+    Bipartite graphs are split in their two sides, the lowest variable of each connected part visible.
+    """
+    n = graph.shape[0]
+    if summed is not None:
+        chosen = np.zeros(n, dtype=bool)
+        chosen[summed] = True
+        a, b = sp.coo_array(sp.triu(graph, 1)).coords
+        clash = np.flatnonzero(chosen[a] & chosen[b])
+        if len(clash):
+            names = [str(i if labels is None else labels[i])[:40] for i in (a[clash[0]], b[clash[0]])]
+            raise ValueError(f"summed is not an independent set: {names[0]} - {names[1]} is an edge")
+        return Split(_sweep_order(graph, np.flatnonzero(~chosen)), np.flatnonzero(chosen))
+    colour = two_colour(graph)
+    if colour is not None:
+        return Split(np.flatnonzero(colour == 0), np.flatnonzero(colour == 1))
+    hidden = _independent_set(graph)
+    chosen = np.zeros(n, dtype=bool)
+    chosen[hidden] = True
+    return Split(_sweep_order(graph, np.flatnonzero(~chosen)), hidden)
+
+
+def two_colour(graph: Any) -> Indices | None:
+    """Colour the variables 0 (visible) and 1 (hidden) so that every edge joins the two; None if there is no way.
+
+    The lowest-numbered variable of each connected part is visible. In the double cover, with edges
+    (i, 0)–(j, 1) and (i, 1)–(j, 0), the two copies of i meet exactly if its part has an odd cycle.
+    """
+    n = graph.shape[0]
+    cover = sp.block_array([[None, graph], [graph.T, None]], format="csr") if graph.nnz else sp.csr_array((2 * n,) * 2)
+    _, part = connected_components(cover, directed=False)
+    if (part[:n] == part[n:]).any():
+        return None
+    colour = (part[:n] > part[n:]).astype(np.int64)
+    component = np.minimum(part[:n], part[n:])
+    _, lowest, index = np.unique(component, return_index=True, return_inverse=True)
+    return colour ^ colour[lowest][index]
+
+
+def _independent_set(graph: Any) -> Indices:
+    """Return a large independent set: the largest class of a colouring, or what greed by degree finds."""
+    sets = [_greedy_set(graph)]
+    if not _is_dense(graph):
+        colour = _colours(graph)
+        sets.append(np.flatnonzero(colour == np.bincount(colour).argmax()))
+    return max(sets, key=len)
+
+
+def _is_dense(graph: Any) -> bool:
+    return graph.nnz > _DENSE * graph.shape[0] * (graph.shape[0] - 1)
+
+
+def _colours(graph: Any) -> Indices:
+    colours = nx.greedy_color(nx.from_scipy_sparse_array(graph), "smallest_last")
+    return np.array([colours[i] for i in range(graph.shape[0])], dtype=np.int64)
+
+
+def _greedy_set(graph: Any) -> Indices:
+    """Take the variable with the fewest neighbours left, drop these, and so on."""
+    n = graph.shape[0]
+    indptr, indices = graph.indptr.tolist(), graph.indices
+    degree = np.diff(graph.indptr).tolist()
+    heap = [(d, i) for i, d in enumerate(degree)]
+    heapq.heapify(heap)
+    left = bytearray(b"\1") * n
+    taken = []
+    while heap:
+        d, i = heapq.heappop(heap)
+        if not left[i] or d != degree[i]:
+            continue
+        taken.append(i)
+        left[i] = 0
+        dropped = [j for j in indices[indptr[i] : indptr[i + 1]].tolist() if left[j]]
+        for j in dropped:
+            left[j] = 0
+        for j in dropped:
+            for k in indices[indptr[j] : indptr[j + 1]].tolist():
+                if left[k]:
+                    degree[k] -= 1
+                    heapq.heappush(heap, (degree[k], k))
+    return np.sort(np.array(taken, dtype=np.int64))
+
+
+def _sweep_order(graph: Any, visible: Indices) -> Indices:
+    """Sort the visible variables by the classes of a colouring with few of them; as they are on a dense graph."""
+    inside = sp.csr_array(graph[visible][:, visible])
+    if inside.nnz == 0 or _is_dense(inside):
+        return visible
+    return visible[np.argsort(_colours(inside), kind="stable")]
+
+
+def _ranks(side: Indices, n: int) -> Indices:
+    """Return the place of each variable in the order of its side."""
+    ranks = np.zeros(n, dtype=np.int64)
+    ranks[side] = np.arange(len(side))
+    return ranks

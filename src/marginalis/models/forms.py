@@ -1,0 +1,221 @@
+"""What a model is made of: the split of its variables, its layout, its parameters in other forms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ..checks import LARGEST, Array, frozen
+from .units import Gaussian, TwoState, Units
+
+Coupling = Any  # a float64 array or a scipy.sparse.csr_array
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Which of the caller's variables went to which side: their numbers, in the order of the side."""
+
+    visible: Indices
+    hidden: Indices
+
+
+def split_is_whole(split: Any, n_visible: int, n_hidden: int) -> bool:
+    """Whether a split numbers every variable once."""
+    if not isinstance(split, Split):
+        return False
+    sides, n = [np.asarray(side) for side in (split.visible, split.hidden)], n_visible + n_hidden
+    if [side.shape for side in sides] != [(n_visible,), (n_hidden,)]:
+        return False
+    if any(len(side) and side.dtype.kind not in "iu" for side in sides):
+        return False
+    seen = np.zeros(n, dtype=bool)
+    for side in sides:
+        if len(side) and (side.min() < 0 or side.max() >= n):
+            return False
+        seen[side.astype(np.int64)] = True
+    return bool(seen.all())
+
+
+def checked_labels(given: Sequence[Any] | None, n: int) -> Sequence[Any]:
+    """Return the labels of n variables, by default their numbers."""
+    if given is None:
+        return range(n)
+    labels = given if isinstance(given, range) else tuple(given)
+    if len(labels) != n:
+        raise ValueError(f"there are {len(labels)} labels for {n} variables")
+    if not isinstance(labels, range) and len(set(labels)) < len(labels):
+        seen: set[Any] = set()
+        twice = next(x for x in labels if x in seen or seen.add(x))  # type: ignore[func-returns-value]
+        raise ValueError(f"label {twice!r} is given twice")
+    return labels
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The variables, in the caller's order, are the sites of a rectangular lattice, row-major."""
+
+    shape: tuple[int, ...]
+    periodic: tuple[bool, ...]
+    triangular: bool = False  # with diagonals from (r, c) to (r + 1, c + 1)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The variables, in the caller's order, are layers of these sizes, each coupled to the next."""
+
+    sizes: tuple[int, ...]
+
+
+def total(values: Array) -> float:
+    """Return the sum without rounding on the way, infinite where that overflows."""
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return math.inf
+
+
+@dataclass(frozen=True)
+class Natural:
+    """Parameters of the exponent itself: everything divided by the temperature."""
+
+    weights: Coupling
+    visible_bias: Array
+    hidden_bias: Array
+    visible_units: Units
+    hidden_units: Units
+    offset: float
+    lateral: Coupling | None = None
+
+
+@dataclass(frozen=True)
+class SignedForm:
+    """Natural parameters in ±1 spins; −E of the original model, offset aside, is theirs plus `constant`.
+
+    A visible unit is visible[0] + visible[1]·spin, and likewise a hidden one.
+    """
+
+    weights: Coupling
+    visible_bias: Array
+    hidden_bias: Array
+    constant: float
+    lateral: Coupling | None = None
+    visible: tuple[float, float] = (0.0, 1.0)
+    hidden: tuple[float, float] = (0.0, 1.0)
+
+    @cached_property
+    def size(self) -> float:
+        """The sizes of all terms added up: what is computed from them is good to about 2^-52 of it."""
+        w = self.weights.data if sp.issparse(self.weights) else self.weights
+        lateral = np.zeros(0) if self.lateral is None else self.lateral
+        half = 0.5 * np.asarray(lateral.data if sp.issparse(lateral) else lateral)
+        with np.errstate(over="ignore", invalid="ignore"):
+            terms = [np.abs(x).sum() for x in (w, half, self.visible_bias, self.hidden_bias, self.constant)]
+        return float(sum(terms))
+
+    def transposed(self) -> SignedForm:
+        """Exchange the sides of a bipartite model."""
+        return SignedForm(
+            self.weights.T, self.hidden_bias, self.visible_bias, self.constant, None, self.hidden, self.visible
+        )
+
+
+def natural_form(model: Any) -> Natural:
+    """Return the parameters of a model over its temperature, or raise a ValueError where they overflow."""
+    t = model.temperature
+
+    def over(x: Any) -> Any:
+        with np.errstate(over="ignore"):
+            scaled = x if t == 1.0 else x / t
+        if not np.isfinite(scaled.data if sp.issparse(scaled) else scaled).all():
+            raise ValueError(f"temperature is {t!r}: the parameters divided by it overflow")
+        return frozen(scaled) if np.ndim(scaled) or sp.issparse(scaled) else scaled
+
+    with np.errstate(over="ignore"):
+        units = model.visible_units.at_temperature(t), model.hidden_units.at_temperature(t)
+    for side in units:
+        if isinstance(side, Gaussian) and not (np.isfinite(side.gamma).all() and (side.gamma > 0).all()):
+            raise ValueError(f"temperature is {t!r}: the precisions divided by it overflow or vanish")
+    w, b, c, offset = (over(x) for x in (model.weights, model.visible_bias, model.hidden_bias, model.offset))
+    lateral = None if model.lateral is None else over(model.lateral)
+    with np.errstate(over="ignore"):
+        size = abs(w)
+        among = 0.0 if lateral is None else np.asarray(abs(lateral).sum(axis=1)).ravel()
+        if not float(size.sum()) + float(np.sum(among)) < LARGEST:
+            raise ValueError("weights are so large that their sums overflow")
+        for bias, axis, side, other in ((b, 1, units[0], units[1]), (c, 0, units[1], units[0])):
+            reach = abs(bias)
+            if isinstance(side, Gaussian):  # ln Z holds its field squared; discrete variables are at most 1
+                reach = reach if isinstance(other, Gaussian) else reach + np.asarray(size.sum(axis=axis)).ravel()
+                reach = np.maximum(reach, reach**2 / side.gamma)
+            if not float(reach.sum()) < LARGEST:
+                word = "visible" if axis else "hidden"
+                raise ValueError(f"{word}_bias is so large that ln Z overflows, with the couplings if it is Gaussian")
+    if not abs(offset) < LARGEST:
+        raise ValueError(f"offset is {model.offset!r}: with the temperature {t!r} it is too large")
+    return Natural(w, b, c, *units, offset, lateral)
+
+
+def signed_form(natural: Natural) -> SignedForm:
+    """Return the parameters with every two-state unit as a ±1 spin."""
+    (v_offset, v_scale), (h_offset, h_scale) = (
+        (units.offset, units.scale) if isinstance(units, TwoState) else (0.0, 1.0)
+        for units in (natural.visible_units, natural.hidden_units)
+    )
+    w, b, c = natural.weights, natural.visible_bias, natural.hidden_bias
+    scale = v_scale * h_scale
+    lateral, inside = natural.lateral, np.zeros(len(b))
+    with np.errstate(over="ignore", invalid="ignore"):  # then its size is not finite, and nobody takes it
+        rows = np.asarray(w.sum(axis=1)).ravel() if h_offset else np.zeros(len(b))
+        columns = np.asarray(w.sum(axis=0)).ravel() if v_offset else np.zeros(len(c))
+        constant = v_offset * total(b) + h_offset * total(c) + v_offset * total(h_offset * rows)
+        if lateral is not None and v_offset:
+            among = np.asarray(lateral.sum(axis=1)).ravel()
+            inside = v_offset * among
+            constant += 0.5 * v_offset**2 * total(among)
+        return SignedForm(
+            weights=w if scale == 1.0 else w * scale,
+            visible_bias=v_scale * (b + h_offset * rows + inside),
+            hidden_bias=h_scale * (c + v_offset * columns),
+            constant=constant,
+            lateral=lateral if lateral is None or v_scale == 1.0 else lateral * v_scale**2,
+            visible=(v_offset, v_scale),
+            hidden=(h_offset, h_scale),
+        )
+
+
+def highest(natural: Natural) -> float:
+    """Return the sum of the largest values of all terms of −E; ∞ for Gaussians."""
+    v, h = natural.visible_units, natural.hidden_units
+    if isinstance(v, Gaussian) or isinstance(h, Gaussian):
+        return math.inf
+    signed = [isinstance(side, TwoState) and side.offset == 0.0 for side in (v, h)]
+    w, lateral = natural.weights, natural.lateral
+    terms = (
+        (natural.visible_bias, signed[0]),
+        (natural.hidden_bias, signed[1]),
+        (w.data if sp.issparse(w) else w, any(signed)),
+        (0.5 * (np.zeros(0) if lateral is None else lateral.data if sp.issparse(lateral) else lateral), signed[0]),
+    )
+    with np.errstate(over="ignore"):
+        return float(sum((np.abs(x) if both else np.maximum(x, 0.0)).sum() for x, both in terms))
+
+
+def sweep_blocks(lateral: Coupling, owners: Indices, n: int) -> tuple[Indices, ...]:
+    """Cut the visible variables 0 … n−1 into consecutive blocks without couplings inside, each as long as can be."""
+    rows, columns = sp.coo_array(lateral).coords
+    i, j = owners[rows], owners[columns]
+    last = np.full(n, -1, dtype=np.int64)  # the last one before each variable that it is coupled to
+    np.maximum.at(last, j[i < j], i[i < j])
+    starts = [0]
+    for at in range(n):
+        if last[at] >= starts[-1]:
+            starts.append(at)
+    return tuple(np.split(np.arange(n), starts[1:]))

@@ -1,0 +1,141 @@
+"""Boltzmann machines: restricted, deep, and those that other packages have fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from ..checks import Array, coupling_matrix, precision_vector, real_array, shown
+from .factors import FactorModel
+from .forms import Layers, Split
+from .graphs import from_bqm, from_graph
+from .model import MRF
+from .states import from_state, is_state
+from .units import parse_units
+
+
+def rbm(
+    weights: ArrayLike | Any,
+    visible_bias: ArrayLike,
+    hidden_bias: ArrayLike,
+    *,
+    units: str | Sequence[str] = "spin",
+    temperature: float = 1.0,
+    visible_precision: ArrayLike | None = None,
+    hidden_precision: ArrayLike | None = None,
+) -> MRF:
+    """Restricted Boltzmann machine with weights of shape |V| × |H|.
+
+    `units` is one word or a pair (visible, hidden): ``"spin"`` (−1, +1), ``"binary"`` (0, 1),
+    ``"categorical:q"`` (one-hot: q rows or columns of the weights, and q biases, per variable) or
+    ``"gaussian"`` with precision γ (1 by default).
+    """
+    pair = (units, units) if isinstance(units, str) else tuple(units) if isinstance(units, list | tuple) else ()
+    if len(pair) != 2:
+        raise ValueError(f"units is {shown(units)}; it must be one word or a pair (visible, hidden)")
+    b, c = real_array(visible_bias, "visible_bias", 1), real_array(hidden_bias, "hidden_bias", 1)
+    return MRF(
+        weights,
+        b,
+        c,
+        parse_units(pair[0], len(b), precision_vector(visible_precision, len(b), "visible_precision"), "visible units"),
+        parse_units(pair[1], len(c), precision_vector(hidden_precision, len(c), "hidden_precision"), "hidden units"),
+        temperature,
+    )
+
+
+def as_model(value: Any, argument: str = "model") -> MRF:
+    """Return `value` as a model, or raise a ValueError that names the argument.
+
+    `value` is a model already, or one of
+
+    - a tuple (weights of shape |V| × |H|, visible_bias, hidden_bias, units), as `rbm` takes them;
+    - a fitted scikit-learn ``BernoulliRBM`` (0/1 units), or a ``Pipeline`` that ends in one;
+    - a dimod binary quadratic model (see `from_bqm`), a networkx graph (see `from_graph`);
+    - a torch module or its ``state_dict`` (see `states.from_state`);
+    - a `FactorModel` of pairs.
+    """
+    if isinstance(value, MRF):
+        return value
+    if isinstance(value, FactorModel):
+        return value.as_mrf()
+    fitted = ("components_", "intercept_visible_", "intercept_hidden_")
+    steps = getattr(value, "steps", None)
+    if isinstance(steps, list) and steps and isinstance(steps[-1], tuple):
+        last = steps[-1][-1]
+        if not all(hasattr(last, name) for name in fitted):
+            raise ValueError(f"{argument} is a pipeline that does not end in a fitted BernoulliRBM")
+        return as_model(last, argument)
+    if all(hasattr(value, name) for name in fitted):
+        components, b, c = (real_array(getattr(value, name), f"{argument}.{name}", None) for name in fitted)
+        return rbm(components.T, b, c, units="binary")
+    if isinstance(value, tuple) and len(value) == 4 and isinstance(value[3], str | tuple):
+        return rbm(*value[:3], units=value[3])
+    if isinstance(value, tuple) and len(value) == 3:
+        raise ValueError(
+            f"{argument} is a tuple that does not say its units: give (weights, visible_bias, hidden_bias, 'binary') "
+            "for 0/1, 'spin' for -1/+1, or use rbm(..., units=...)"
+        )
+    if hasattr(value, "vartype") and hasattr(value, "quadratic"):
+        return from_bqm(value)
+    if all(hasattr(value, name) for name in ("nodes", "edges", "is_directed")):
+        return from_graph(value)
+    if is_state(value):
+        return from_state(value, argument)
+    raise ValueError(
+        f"{argument} is a {type(value).__name__}; it must be a MRF (see rbm, load), a tuple (weights, visible_bias, "
+        "hidden_bias, units), a fitted BernoulliRBM, a quadratic model of dimod, a networkx graph or a torch state"
+    )
+
+
+def dbm(
+    weights: Sequence[ArrayLike],
+    biases: Sequence[ArrayLike],
+    *,
+    units: str = "binary",
+    temperature: float = 1.0,
+) -> MRF:
+    """Deep Boltzmann machine: layers x_0, x_1, … of spins or binaries, W_l between x_l and x_{l+1}.
+
+    E = −(Σ_l b_l·x_l + Σ_l x_lᵀ W_l x_{l+1})/T. Its even layers are one side of a bipartite graph, its odd
+    layers the other.
+    """
+    if not all(isinstance(x, list | tuple) for x in (weights, biases)):
+        raise ValueError("weights and biases must be lists: one matrix between layers, one vector per layer")
+    if len(weights) < 1 or len(biases) != len(weights) + 1:
+        raise ValueError(f"weights has {len(weights)} layers of weights and biases {len(biases)}: need one more bias")
+    b = [real_array(x, f"biases[{i}]", 1) for i, x in enumerate(biases)]
+    w: list[Array] = []
+    for i, given in enumerate(weights):
+        x: Any = given if sp.issparse(given) else real_array(given, f"weights[{i}]", 2)
+        if x.shape != (len(b[i]), len(b[i + 1])):
+            raise ValueError(f"weights[{i}] has shape {x.shape}; the biases want {(len(b[i]), len(b[i + 1]))}")
+        w.append(coupling_matrix(x, f"weights[{i}]").toarray() if sp.issparse(x) else x)
+    if not isinstance(units, str) or units not in ("spin", "binary"):
+        raise ValueError(f"units is {shown(units)}; a DBM has spin or binary units")
+    even, odd = range(0, len(b), 2), range(1, len(b), 2)
+    blocks = [
+        [w[i] if j == i + 1 else w[j].T if j == i - 1 else None for j in odd]  # coupled layers differ by one
+        for i in even
+    ]
+    ends = np.cumsum([len(x) for x in b])
+    numbers = [np.arange(end - len(x), end) for x, end in zip(b, ends, strict=True)]
+    kind = parse_units(units, 0)
+    return MRF(
+        w[0]
+        if len(w) == 1
+        else sp.csr_array(sp.block_array(blocks))
+        if len(odd) > 1
+        else np.concatenate([r[0] for r in blocks]),
+        np.concatenate([b[i] for i in even]),
+        np.concatenate([b[i] for i in odd]),
+        kind,
+        kind,
+        temperature,
+        split=Split(np.concatenate([numbers[i] for i in even]), np.concatenate([numbers[i] for i in odd])),
+        layout=Layers(tuple(len(x) for x in b)),
+    )

@@ -1,0 +1,316 @@
+"""The one class of model: a Markov random field, its variables in two groups.
+
+    E(v, h) = −(b·v + c·h + vᵀWh + ½vᵀLv + offset)/T,    P(v, h) = exp(−E(v, h))/Z
+
+The hidden variables h are not coupled to each other, so that given v they can be summed out and drawn exactly: all
+that a marginalized method asks for (paper, section 3.1). On a bipartite graph the visible ones are not coupled
+either, L = 0: the paper's eq. RBM, and with one-hot features its general bipartite energy, eq. bipartite_energy_k.
+On any other graph h is an independent set of variables and v the rest, block by block in the order in which a
+Gibbs sweep draws them (see `arrange`). A Gaussian variable x adds −½γx² inside the bracket.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+
+from ..checks import (
+    bias_vector,
+    coupling_matrix,
+    frozen,
+    real_number,
+)
+from .forms import (
+    Coupling,
+    Grid,
+    Indices,
+    Layers,
+    Natural,
+    SignedForm,
+    Split,
+    checked_labels,
+    highest,
+    natural_form,
+    signed_form,
+    split_is_whole,
+    sweep_blocks,
+)
+from .normalisable import check_normalisable
+from .units import SPIN, Array, Categorical, Gaussian, TwoState, Units, parse_units
+
+
+@dataclass(frozen=True, eq=False)
+class MRF:
+    """Visible variables v, hidden variables h, and their couplings.
+
+    Parameters
+    ----------
+    weights
+        Coupling w_ij, |V| × |H|: an array, or any ``scipy.sparse`` matrix, which stays sparse.
+    visible_bias, hidden_bias
+        Fields b_i and c_j.
+    visible_units, hidden_units
+        The kind of the variables of each side.
+    temperature
+        T > 0, divides the whole energy.
+    offset
+        A constant beside the other terms: it moves F by −offset/T.
+    split
+        Where the caller's variables went; by default the visible ones come first.
+    layout
+        What is known about the shape of the graph, for the exact methods.
+    lateral
+        Coupling l_ij among the visible features, symmetric, no variable with itself; None on a bipartite graph.
+    labels
+        The caller's names of the variables, in the caller's order; their numbers by default.
+    """
+
+    weights: Coupling
+    visible_bias: Array
+    hidden_bias: Array
+    visible_units: Units = SPIN
+    hidden_units: Units = SPIN
+    temperature: float = 1.0
+    offset: float = 0.0
+    split: Split = None  # type: ignore[assignment]  # settled below
+    layout: Grid | Layers | None = None
+    lateral: Coupling | None = None
+    labels: Sequence[Any] = None  # type: ignore[assignment]  # settled below
+    natural: Natural = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__
+        weights = self.weights
+        if not (sp.issparse(weights) and weights.ndim == 2 and any(weights.shape)):
+            weights = coupling_matrix(weights)
+        # the biases before a sparse matrix is touched: it may claim a shape that would fill the memory
+        set_(self, "visible_bias", bias_vector(self.visible_bias, weights.shape[0], "visible_bias", "rows"))
+        set_(self, "hidden_bias", bias_vector(self.hidden_bias, weights.shape[1], "hidden_bias", "columns"))
+        set_(self, "weights", coupling_matrix(weights) if sp.issparse(weights) else weights)
+        for side in ("visible", "hidden"):
+            set_(self, f"{side}_units", self._units_of(side))
+        set_(self, "temperature", real_number(self.temperature, "temperature"))
+        if self.temperature <= 0:
+            raise ValueError(f"temperature is {self.temperature!r}; it must be positive")
+        set_(self, "offset", real_number(self.offset, "offset"))
+        if self.split is None:
+            n = self.n_visible
+            set_(self, "split", Split(np.arange(n), np.arange(n, n + self.n_hidden)))
+        elif not split_is_whole(self.split, self.n_visible, self.n_hidden):
+            raise ValueError("split must number every variable once")
+        sides = (np.array(side, dtype=np.int64) for side in (self.split.visible, self.split.hidden))
+        set_(self, "split", Split(*map(frozen, sides)))
+        set_(self, "lateral", self._checked_lateral())
+        set_(self, "labels", checked_labels(self.labels, self.n_variables))
+        set_(self, "natural", natural_form(self))
+        check_normalisable(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies, and models from another process, are built as any other: checked and read-only."""
+        return MRF, tuple(getattr(self, x.name) for x in fields(self) if x.init)
+
+    def _units_of(self, side: str) -> Units:
+        """Return the units of a side, given as such or by their word, after a look at their number."""
+        features, argument = len(getattr(self, f"{side}_bias")), f"{side}_units"
+        units = parse_units(getattr(self, argument), features, argument=argument)
+        if isinstance(units, Categorical):
+            units.counts(features)
+        if isinstance(units, Gaussian):
+            if len(units.precision) != features:
+                raise ValueError(f"{argument}: there are {len(units.precision)} precisions for {features} variables")
+            if not all(math.isfinite(x) and x > 0 for x in units.precision):
+                raise ValueError(f"{argument}: precisions must be positive and finite")
+        return units
+
+    def _checked_lateral(self) -> Coupling | None:
+        """Return the coupling among the visible features, or None if there is none."""
+        if self.lateral is None:
+            return None
+        matrix = coupling_matrix(self.lateral, "lateral")
+        n = len(self.visible_bias)
+        if matrix.shape != (n, n):
+            raise ValueError(f"lateral has shape {matrix.shape}; it must be {(n, n)}, the visible features")
+        links = sp.coo_array(matrix)
+        rows, columns = links.coords
+        if not links.data.any():
+            return None
+        owners = self.visible_units.owners(n)
+        if (links.data[owners[rows] == owners[columns]] != 0).any():
+            raise ValueError("lateral couples a variable with itself")
+        if (abs(matrix - matrix.T) > 0).sum():
+            raise ValueError("lateral is not symmetric")
+        return matrix
+
+    @property
+    def is_bipartite(self) -> bool:
+        """Whether the visible variables are not coupled to each other, either."""
+        return self.lateral is None
+
+    @property
+    def n_visible(self) -> int:
+        """Number of visible variables, |V|."""
+        return self.visible_units.variables(len(self.visible_bias))
+
+    @property
+    def n_hidden(self) -> int:
+        """Number of hidden variables, |H|."""
+        return self.hidden_units.variables(len(self.hidden_bias))
+
+    @property
+    def n_variables(self) -> int:
+        """Number of all variables, n = |V| + |H|."""
+        return self.n_visible + self.n_hidden
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the coupling is stored as a sparse matrix."""
+        return sp.issparse(self.weights)
+
+    def transposed(self) -> MRF:
+        """Return the same model with the names of the two sides exchanged: mAIS-H is mAIS-V of this."""
+        if self.lateral is not None:
+            raise ValueError("the model is not bipartite: its visible variables cannot be summed out")
+        return MRF(
+            self.weights.T,
+            self.hidden_bias,
+            self.visible_bias,
+            self.hidden_units,
+            self.visible_units,
+            self.temperature,
+            self.offset,
+            Split(self.split.hidden, self.split.visible),
+            self.layout,
+            labels=self.labels,
+        )
+
+    def with_natural(self, weights: Coupling, b: Array, c: Array, lateral: Coupling | None) -> MRF:
+        """Return the model of the same variables with other natural parameters, at temperature 1."""
+        v, h = self.natural.visible_units, self.natural.hidden_units
+        w = sp.csr_array(self.weights.shape) if weights is None else weights
+        return MRF(w, b, c, v, h, split=self.split, lateral=lateral, labels=self.labels)
+
+    def reversed_sweep(self) -> MRF:
+        """Return the same model with the visible variables in the opposite order."""
+        order = np.arange(self.n_visible)[::-1]
+        at = self.visible_features(order)
+        return replace(
+            self,
+            weights=self.weights[at],
+            visible_bias=self.visible_bias[at],
+            visible_units=self.visible_units.take(order),
+            lateral=None if self.lateral is None else self.lateral[at][:, at],
+            split=Split(self.split.visible[order], self.split.hidden),
+        )
+
+    def visible_features(self, variables: Indices) -> Indices:
+        """Return the numbers of the features of these visible variables, in their order."""
+        owners = self.visible_units.owners(len(self.visible_bias))
+        starts, counts = np.searchsorted(owners, variables), np.bincount(owners, minlength=self.n_visible)[variables]
+        return np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+
+    @cached_property
+    def edges(self) -> Indices:
+        """Pairs (visible, hidden) of variables with a coupling that is not zero, each once."""
+        links = sp.coo_array(self.weights)
+        used = links.data != 0
+        rows, columns = links.coords
+        v = self.visible_units.owners(len(self.visible_bias))[rows[used]]
+        h = self.hidden_units.owners(len(self.hidden_bias))[columns[used]]
+        if self.n_variables == len(self.visible_bias) + len(self.hidden_bias):
+            return np.stack([v, h], axis=1)
+        return np.unique(np.stack([v, h], axis=1), axis=0)
+
+    @cached_property
+    def lateral_edges(self) -> Indices:
+        """Pairs i < j of visible variables that are coupled to each other, each once."""
+        if self.lateral is None:
+            return np.zeros((0, 2), dtype=np.int64)
+        links = sp.coo_array(self.lateral)
+        rows, columns = links.coords
+        owners = self.visible_units.owners(len(self.visible_bias))
+        pairs = np.stack([owners[rows], owners[columns]], axis=1)[links.data != 0].astype(np.int64)
+        pairs = pairs[pairs[:, 0] < pairs[:, 1]]
+        return np.unique(pairs, axis=0) if isinstance(self.visible_units, Categorical) else pairs
+
+    @property
+    def n_edges(self) -> int:
+        """Number of pairs of coupled variables."""
+        return len(self.edges) + len(self.lateral_edges)
+
+    @cached_property
+    def sweep(self) -> tuple[Indices, ...]:
+        """The visible variables in the blocks in which a Gibbs sweep draws them; no couplings inside a block.
+
+        The order of the variables is that of the sweep: a block ends where the next variable is coupled to it.
+        """
+        n = self.n_visible
+        if self.lateral is None:
+            return (np.arange(n),)
+        return sweep_blocks(self.lateral, self.visible_units.owners(len(self.visible_bias)), n)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of all variables."""
+        return len(self.visible_bias) + len(self.hidden_bias)
+
+    def callers_features(self) -> tuple[Indices, Indices]:
+        """Places of the visible and of the hidden features among all features in the caller's order."""
+        counts = np.zeros(self.n_variables, dtype=np.int64)
+        sides = (
+            (self.split.visible, self.visible_units.owners(len(self.visible_bias))),
+            (self.split.hidden, self.hidden_units.owners(len(self.hidden_bias))),
+        )
+        for variables, owners in sides:
+            counts[variables] = np.bincount(owners, minlength=len(variables))
+        starts = np.cumsum(counts) - counts
+        v, h = (
+            starts[variables][owners] + np.arange(len(owners)) - np.searchsorted(owners, owners)
+            for variables, owners in sides
+        )
+        return v, h
+
+    def by_side(self, values: Array, argument: str) -> tuple[Array, Array]:
+        """Split what is given per feature in the caller's order, along the last axis, in visible and hidden."""
+        if values.shape[-1] != self.n_features:
+            raise ValueError(f"{argument} has length {values.shape[-1]}; the model needs {self.n_features}")
+        v, h = self.callers_features()
+        return values[..., v], values[..., h]
+
+    @cached_property
+    def connected_parts(self) -> tuple[Indices, Indices, int]:
+        """The connected part of every visible and of every hidden variable, and the number of parts."""
+        n, m = self.n_visible, self.n_hidden
+        if not self.is_sparse and self.weights.all():
+            return np.zeros(n, dtype=np.int64), np.zeros(m, dtype=np.int64), 1
+        v, h = self.edges.T
+        i, j = self.lateral_edges.T
+        ends = np.concatenate([v, i]), np.concatenate([h + n, j])
+        graph = sp.csr_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(n + m, n + m))
+        count, part = connected_components(graph, directed=False)
+        return part[:n].astype(np.int64), part[n:].astype(np.int64), int(count)
+
+    @property
+    def spin_form(self) -> SignedForm | None:
+        """The equivalent model of ±1 spins, or None if a side is not made of two-state units."""
+        two_states = isinstance(self.visible_units, TwoState) and isinstance(self.hidden_units, TwoState)
+        return self.signed_form if two_states else None
+
+    @cached_property
+    def signed_form(self) -> SignedForm:
+        """The equivalent model in which every two-state unit is a ±1 spin; other kinds stay as they are."""
+        return signed_form(self.natural)
+
+    @cached_property
+    def highest(self) -> float:
+        """A bound of −E from above, offset left out: the sum of the largest values of all terms; ∞ for Gaussians.
+
+        It is never negative. Binary units that exclude each other have a low one, however large the penalty.
+        """
+        return highest(self.natural)

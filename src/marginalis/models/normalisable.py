@@ -1,0 +1,67 @@
+"""Whether a model with Gaussian variables has a finite Z."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import eigsh, svds
+
+from ..checks import Array
+from .forms import Coupling
+from .units import Gaussian
+
+
+def check_normalisable(model: Any) -> None:
+    """Raise a ValueError where the couplings of Gaussian variables outweigh their precisions."""
+    if model.lateral is not None:
+        if isinstance(model.visible_units, Gaussian) and not _is_positive_definite(*_gaussian_precision(model)):
+            raise ValueError(
+                "the couplings make this Gaussian model not normalisable: the matrix of precisions less couplings "
+                "must be positive definite"
+            )
+        return
+    if isinstance(model.visible_units, Gaussian) and isinstance(model.hidden_units, Gaussian):
+        size = _largest_singular_value(model.weights, model.visible_units.gamma, model.hidden_units.gamma)
+        if not size < 1.0:
+            raise ValueError(
+                "weights make this Gaussian model not normalisable: the largest singular value of "
+                f"w_ij/√(γ_i γ_j) is {size:.6g}; it must be below 1"
+            )
+
+
+def _gaussian_precision(model: Any) -> tuple[Array, Any]:
+    """Return the precisions and the couplings of all Gaussian variables; the visible ones are."""
+    assert isinstance(model.visible_units, Gaussian)
+    if not isinstance(model.hidden_units, Gaussian):
+        return model.visible_units.gamma, sp.csr_array(model.lateral)
+    w = sp.csr_array(model.weights)
+    gamma = np.concatenate([model.visible_units.gamma, model.hidden_units.gamma])
+    return gamma, sp.csr_array(sp.block_array([[sp.csr_array(model.lateral), w], [w.T, None]]))
+
+
+def _is_positive_definite(gamma: Array, couplings: Any) -> bool:
+    """Whether diag(γ) less the couplings is positive definite, by the lowest eigenvalue of it over √(γ_i γ_j)."""
+    scaled = sp.csr_array(couplings) * (gamma**-0.5)[:, None] * gamma**-0.5
+    if scaled.shape[0] <= 2000:
+        top = float(np.linalg.eigvalsh(scaled.toarray())[-1])
+    else:
+        top = float(eigsh(scaled, k=1, which="LA", return_eigenvectors=False, v0=np.ones(scaled.shape[0]))[0])
+    return top < 1.0
+
+
+def _largest_singular_value(weights: Coupling, gamma_v: Array, gamma_h: Array) -> float:
+    """Return the norm of w_ij/√(γ_i γ_j): a Gaussian model is positive definite exactly below 1."""
+    if 0 in weights.shape:
+        return 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = sp.csr_array(weights) * (gamma_v**-0.5)[:, None] * gamma_h**-0.5
+    largest = float(np.abs(scaled.data).max(initial=0.0))
+    if not 0.0 < largest < 1.0:  # no entry exceeds the norm
+        return largest if largest == 0.0 else max(largest, 1.0) if largest == largest else math.inf
+    if min(scaled.shape) <= 500:
+        small = scaled if scaled.shape[0] <= scaled.shape[1] else scaled.T
+        return math.sqrt(max(0.0, float(np.linalg.eigvalsh((small @ small.T).toarray())[-1])))
+    return float(svds(sp.csr_array(scaled), k=1, return_singular_vectors=False, v0=np.ones(min(scaled.shape)))[0])

@@ -1,0 +1,256 @@
+"""Where a path starts: independent variables, P_0(v, h) ∝ exp(b0·v + c0·h), or another model of the same variables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from ..checks import real_array, real_number, shown
+from ..models.arrange import rearrange
+from ..models.data import visible_rows
+from ..models.forms import Indices, sweep_blocks
+from ..models.layered import as_model
+from ..models.model import MRF
+from ..models.units import Array, Categorical, Gaussian, TwoState
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """Fields of the two sides of P_0, in the model's own units and already divided by any temperature.
+
+    A Gaussian side of P_0 has the model's own precision, since a flat one cannot be normalised. A base with
+    couplings is another model: then the path gives the ratio of the two Z.
+    """
+
+    visible: Array
+    hidden: Array
+    weights: Any = None  # couplings as those of a model, divided by its temperature
+    lateral: Any = None
+    offset: float = 0.0
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all fields vanish, and there are no couplings."""
+        return not (self.visible.any() or self.hidden.any() or self.is_coupled)
+
+    @property
+    def is_coupled(self) -> bool:
+        """Whether the base is a model with couplings."""
+        return self.weights is not None or self.lateral is not None
+
+    def log_z(self, model: MRF) -> float:
+        """Return ln Z_0; a coupled base has none in closed form, and its weights are those of Z/Z_0."""
+        if self.is_coupled:
+            return 0.0
+        units = model.natural.visible_units, model.natural.hidden_units
+        sides = zip(units, (self.visible, self.hidden), strict=True)
+        with np.errstate(over="ignore", invalid="ignore"):
+            log_z = sum(float(side.log_normaliser(x[None])[0]) for side, x in sides if len(x))
+        if not math.isfinite(log_z):
+            raise ValueError("the fields of the base are too large for floating point: its ln Z_0 is not finite")
+        return log_z
+
+    def transposed(self) -> Base:
+        """Return the same base with the names of the two sides exchanged."""
+        assert self.lateral is None
+        return Base(self.hidden, self.visible, None if self.weights is None else self.weights.T, None, self.offset)
+
+    def with_visible(self, at: Indices) -> Base:
+        """Return the base with the visible features in another order."""
+        w, lateral = self.weights, self.lateral
+        return replace(
+            self,
+            visible=self.visible[at],
+            weights=None if w is None else w[at],
+            lateral=None if lateral is None else lateral[at][:, at],
+        )
+
+    def sweep(self, model: MRF) -> tuple[Indices, ...]:
+        """Blocks of visible variables that are coupled neither in the model nor in the base."""
+        if self.lateral is None:
+            return model.sweep
+        both = sp.csr_array(abs(sp.csr_array(self.lateral)))
+        if model.lateral is not None:
+            both = both + abs(sp.csr_array(model.lateral))
+        return sweep_blocks(both, model.visible_units.owners(len(self.visible)), model.n_visible)
+
+
+def make_base(base: str | Base | MRF | Sequence[ArrayLike], model: MRF) -> Base:
+    """Return the base that `base` asks for.
+
+    ``"uniform"`` is the paper's; ``"biases"`` keeps the model's own fields and leaves out the coupling;
+    ``"mean-field"`` replaces the coupling by its mean (see `mean_field`); a pair (visible fields, hidden fields)
+    is any other independent base, and so is what `data_base` makes of data.
+    """
+    if isinstance(base, str):
+        if base not in BASES:
+            raise ValueError(f"base is {shown(base)}; it must be one of {', '.join(BASES)} or a pair of field arrays")
+        return BASES[base](model)
+    if isinstance(base, MRF):
+        return coupled_base(base, model)
+    if isinstance(base, Base) and base.is_coupled:
+        return base
+    if isinstance(base, np.ndarray) and base.ndim == 1 and base.dtype != object:
+        return Base(*model.by_side(real_array(base, "base fields", 1), "base fields"))
+    pair = (base.visible, base.hidden) if isinstance(base, Base) else tuple(base) if np.iterable(base) else ()
+    if len(pair) != 2:
+        raise ValueError(f"base must be one of {', '.join(BASES)} or a pair (visible fields, hidden fields)")
+    fields = [real_array(x, f"base {side} fields", 1) for side, x in zip(("visible", "hidden"), pair, strict=True)]
+    for side, given, own in zip(("visible", "hidden"), fields, (model.visible_bias, model.hidden_bias), strict=True):
+        if len(given) != len(own):
+            raise ValueError(f"base {side} fields have length {len(given)}; the model needs {len(own)}")
+    return Base(fields[0], fields[1])
+
+
+def coupled_base(start: MRF, model: MRF) -> Base:
+    """Return another model of the same variables as the start of a path to `model`."""
+    if list(start.labels) != list(model.labels):
+        raise ValueError("base is a model of other variables: the labels differ")
+    same = start.transposed() if _turned(start, model) else start
+    if not (
+        np.array_equal(same.split.visible, model.split.visible)
+        and np.array_equal(same.split.hidden, model.split.hidden)
+    ):
+        same = rearrange(start, [model.labels[i] for i in model.split.hidden], model.split.visible)
+    a, b = same.natural, model.natural
+    if a.visible_units != b.visible_units or a.hidden_units != b.hidden_units:
+        raise ValueError("base is a model with other units (or other precisions over the temperature)")
+    return Base(a.visible_bias, a.hidden_bias, a.weights, a.lateral, a.offset)
+
+
+def _turned(start: MRF, model: MRF) -> bool:
+    """Whether `start` has the sides of `model` exchanged."""
+    return start.is_bipartite and np.array_equal(start.split.hidden, model.split.visible)
+
+
+def uniform(model: MRF) -> Base:
+    """No fields at all: the paper's P_0."""
+    return Base(np.zeros_like(model.visible_bias), np.zeros_like(model.hidden_bias))
+
+
+def biases(model: MRF) -> Base:
+    """The model's own fields, without the coupling."""
+    return Base(model.natural.visible_bias, model.natural.hidden_bias)
+
+
+_MEAN_FIELD_STEPS = 20
+_ITERATIONS = 200
+_POWERS = 30  # of the linearised iteration, to find by what factor it changes a small error at most
+_STABLE = 0.9
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what overflows is not stable
+def mean_field(model: MRF) -> Base:
+    """Independent variables in their self-consistent fields: b0 = β(b + W⟨h⟩_0), c0 = β(c + Wᵀ⟨v⟩_0).
+
+    The solution is followed from β = 0 up to β = 1, or to where it becomes unstable: beyond, the equations have
+    several solutions, each of which is near some modes of the model and far from the others. A base on one of
+    them would leave the others out, and the weights would not show it.
+    """
+    natural = model.natural
+    w, b, c = natural.weights, natural.visible_bias, natural.hidden_bias
+    v_units, h_units = natural.visible_units, natural.hidden_units
+    x, y = np.zeros_like(b)[None], np.zeros_like(c)[None]  # fields of the two sides
+    if not (len(b) and len(c)):
+        return biases(model)
+    if natural.lateral is not None:
+        return _mean_field_any(model)
+    probe = np.random.default_rng(0).normal(size=y.shape)
+    probe /= np.linalg.norm(probe)
+    for step in range(1, _MEAN_FIELD_STEPS + 1):
+        beta = step / _MEAN_FIELD_STEPS
+        # stable solutions are looked for where the last one, stretched to this β, is stable itself: past the
+        # point where it splits, the iteration would fall to one of its branches, which is stable again
+        stretch = step / max(1, step - 1)
+        new_x, new_y = stretch * x, stretch * y
+        for _ in range(_POWERS):
+            change = beta * v_units.response(new_x, beta * h_units.response(new_y, probe) @ w.T) @ w
+            growth = float(np.linalg.norm(change))
+            if growth < 1e-9 or not math.isfinite(growth):
+                break
+            probe = change / growth
+        if not growth <= _STABLE:
+            break
+        for _ in range(_ITERATIONS):
+            new_x = beta * (b + h_units.mean(new_y) @ w.T)
+            last, new_y = new_y, beta * (c + v_units.mean(new_x) @ w)
+            if np.abs(new_y - last).max() < 1e-10 * (1.0 + np.abs(new_y).max()):
+                break
+        if not (np.isfinite(new_x).all() and np.isfinite(new_y).all()):
+            break
+        x, y = new_x, new_y
+    return Base(x[0], y[0])
+
+
+def _mean_field_any(model: MRF) -> Base:
+    """Return the same on a graph that is not bipartite: x = β(b + W⟨h⟩ + L⟨v⟩) for the visible side."""
+    natural = model.natural
+    w, lateral, b, c = natural.weights, natural.lateral, natural.visible_bias, natural.hidden_bias
+    assert lateral is not None
+    v_units, h_units = natural.visible_units, natural.hidden_units
+    x, y = np.zeros_like(b)[None], np.zeros_like(c)[None]
+    rng = np.random.default_rng(0)
+    probe = rng.normal(size=x.shape), rng.normal(size=y.shape)
+    for step in range(1, _MEAN_FIELD_STEPS + 1):
+        beta = step / _MEAN_FIELD_STEPS
+        stretch = step / max(1, step - 1)
+        new_x, new_y = stretch * x, stretch * y
+        for _ in range(2 * _POWERS):
+            dv, dh = v_units.response(new_x, probe[0]), h_units.response(new_y, probe[1])
+            change = beta * (dh @ w.T + dv @ lateral), beta * (dv @ w)
+            growth = float(np.hypot(np.linalg.norm(change[0]), np.linalg.norm(change[1])))
+            if growth < 1e-9:
+                break
+            probe = change[0] / growth, change[1] / growth
+        if growth > _STABLE:
+            break
+        for _ in range(_ITERATIONS):
+            last = new_y
+            new_x = beta * (b + h_units.mean(new_y) @ w.T + v_units.mean(new_x) @ lateral)
+            new_y = beta * (c + v_units.mean(new_x) @ w)
+            if np.abs(new_y - last).max() < 1e-10 * (1.0 + np.abs(new_y).max()):
+                break
+        x, y = new_x, new_y
+    return Base(x[0], y[0])
+
+
+@np.errstate(all="ignore")  # what is not finite is refused in the end
+def data_base(model: MRF, data: ArrayLike, *, pseudo_count: float = 1.0) -> Base:
+    """Visible variables at their base rates in the data, hidden ones without fields.
+
+    The rates of a discrete variable are those of the data with `pseudo_count` more samples of each state, so that
+    none is zero (Salakhutdinov & Murray, ICML 2008, start from such a base). Gaussian ones have the data's mean.
+    """
+    model = as_model(model)
+    rows = visible_rows(model, data)
+    units, features = model.visible_units, rows.shape[1]
+    extra = real_number(pseudo_count, "pseudo_count")
+    if extra <= 0.0:
+        raise ValueError(f"pseudo_count is {pseudo_count!r}; it must be positive")
+    if isinstance(units, Categorical):
+        states = units.counts(features)[units.owners(features)]
+        mean = (rows.sum(axis=0) + extra) / (len(rows) + extra * states)
+    elif isinstance(units, TwoState):
+        mean = (rows.sum(axis=0) + 2.0 * extra * units.offset) / (len(rows) + 2.0 * extra)
+    else:
+        mean = rows.mean(axis=0)
+    fields = model.natural.visible_units.fields_of(mean)
+    if not np.isfinite(fields).all():  # a rate of 0 or 1, to all digits
+        cause = "data are" if isinstance(units, Gaussian) else f"pseudo_count is {pseudo_count!r}, which is"
+        raise ValueError(f"{cause} too large or too small for floating point")
+    return Base(fields, np.zeros_like(model.hidden_bias))
+
+
+BASES = {"uniform": uniform, "biases": biases, "mean-field": mean_field}
+QUENCHES = "quenches"  # a mixture, which is fitted by runs of its own
+
+
+def is_quenches(base: object) -> bool:
+    """Whether a path shall start from the mixture of quenches."""
+    return isinstance(base, str) and base == QUENCHES

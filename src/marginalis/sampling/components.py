@@ -1,0 +1,118 @@
+"""Connected parts of a model. What can be summed exactly at once is not sampled, so it adds no variance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..exact import eliminate, exact_log_z
+from ..exact.parts import features_of, pieces, submodel
+from ..models.model import MRF
+from ..models.units import Categorical, Gaussian, Units
+from .base import Base
+
+_SMALL_STATES = 12.0  # a part is small if one of its sides has at most 2^12 states,
+_SMALL_TABLES = 14.0  # or if it is nearly a tree: elimination needs tables of at most 2^14 entries,
+_SMALL_GAUSSIAN = 2000  # or if it is Gaussian, and what is left of it once one side is integrated out has this size
+
+
+@dataclass(frozen=True)
+class Remainder:
+    """What is left to be annealed of a model (None if nothing is) once its small parts are summed exactly.
+
+    `log_ratio` is the exact ln(Z/Z_0) of these parts, offset included.
+    """
+
+    model: MRF | None
+    base: Base
+    log_ratio: float
+
+
+def sum_small_parts(model: MRF, base: Base) -> Remainder:
+    """Sum out exactly the isolated variables and, if there are several connected parts, the small ones."""
+    visible, hidden, count = model.connected_parts
+    if base.is_coupled or (count == 1 and len(visible) and len(hidden)):
+        return whole_model(model, base)
+    alone = np.bincount(visible, minlength=count) + np.bincount(hidden, minlength=count) == 1
+    exact = model.natural.offset + _free_log_ratio(model, base, alone[visible], alone[hidden])
+    left = ~alone
+    if left.sum() > 1:
+        small = left & _small_parts(model)
+        if small.any():
+            chosen = small[visible], small[hidden]
+            rest = submodel(model, *chosen)
+            exact += _log_z_of_small(rest) - _subbase(model, base, *chosen).log_z(rest)
+            left &= ~small
+    if not left.any():
+        return Remainder(None, base, exact)
+    keep = left[visible], left[hidden]
+    return Remainder(submodel(model, *keep), _subbase(model, base, *keep), exact)
+
+
+def whole_model(model: MRF, base: Base) -> Remainder:
+    """Leave everything to be annealed."""
+    return Remainder(model, base, model.natural.offset - base.offset)
+
+
+def _small_parts(model: MRF) -> Any:
+    """Return for each connected part whether its exact sum takes next to no time."""
+    visible, hidden, count = model.connected_parts
+    per_variable = (
+        _log2_states(model.visible_units, len(model.visible_bias), len(visible)),
+        _log2_states(model.hidden_units, len(model.hidden_bias), len(hidden)),
+    )
+    sides = [
+        np.bincount(side, weights=states, minlength=count)
+        for side, states in zip((visible, hidden), per_variable, strict=True)
+    ]
+    edges = np.bincount(visible[model.edges[:, 0]], minlength=count)
+    edges += np.bincount(visible[model.lateral_edges[:, 0]], minlength=count)
+    variables = np.bincount(visible, minlength=count) + np.bincount(hidden, minlength=count)
+    v, h = (isinstance(side, Gaussian) for side in (model.visible_units, model.hidden_units))
+    if v and h:  # in closed form
+        own = np.bincount(visible, minlength=count)
+        return (own if not model.is_bipartite else np.minimum(own, variables - own)) <= _SMALL_GAUSSIAN
+    largest = max(np.max(states, initial=0.0) for states in per_variable)  # of one variable
+    # eliminating a part costs tables of at most its number of independent cycles and two variables more
+    width = (edges - variables + 3) * largest
+    states = np.minimum(*sides) if model.is_bipartite or v else sides[0]  # Gaussians can be integrated out anyway
+    return (states <= _SMALL_STATES) | (width <= _SMALL_TABLES)
+
+
+def _log2_states(units: Units, features: int, variables: int) -> Any:
+    """Binary logarithm of the number of states of each variable."""
+    if isinstance(units, Categorical):
+        return np.log2(units.counts(features))
+    return np.full(variables, np.inf if isinstance(units, Gaussian) else 1.0)
+
+
+def _log_z_of_small(rest: MRF) -> float:
+    """ln Z of a model whose parts are all small: in one elimination if it is discrete, else part by part."""
+    together = eliminate(rest)
+    if together is not None:
+        return together
+    return sum(exact_log_z(piece, threads=1) for piece in pieces(rest))
+
+
+def _subbase(model: MRF, base: Base, visible: Any, hidden: Any) -> Base:
+    rows, columns = features_of(model, visible, hidden)
+    return Base(base.visible[rows], base.hidden[columns])
+
+
+def _free_log_ratio(model: MRF, base: Base, visible: Any, hidden: Any) -> float:
+    """ln(Z/Z_0) of variables without couplings."""
+    rows, columns = features_of(model, visible, hidden)
+    natural = model.natural
+    total = 0.0
+    for units, chosen, at, own, start in (
+        (natural.visible_units, visible, rows, natural.visible_bias, base.visible),
+        (natural.hidden_units, hidden, columns, natural.hidden_bias, base.hidden),
+    ):
+        if len(at):
+            side = units.take(np.flatnonzero(chosen))
+            fields = np.stack([own[at], start[at]])
+            target, initial = side.log_normaliser(fields)
+            total += float(target - initial)
+    return total

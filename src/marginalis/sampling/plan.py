@@ -1,0 +1,219 @@
+"""A plan: everything that decides a run, validated. The same plan gives the same weights on any engine."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Unpack
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..checks import Array, one_of, real_number, shown, whole
+from ..models.arrange import rearrange
+from ..models.layered import as_model
+from ..models.model import MRF
+from ..random import REVERSE, stream
+from .base import Base, is_quenches, make_base
+from .components import Remainder, sum_small_parts, whole_model
+from .mixture import Mixture
+from .options import DEFAULT_CHAINS, DEFAULT_STEPS, ENGINES, METHODS, PRECISIONS, TRANSITIONS, PlanOptions, filled_in
+from .schedule import betas
+from .settle import settle_engine, settle_precision
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What to run: model, method, path, chains and seed, and on which engine."""
+
+    model: MRF
+    remainder: Remainder  # what is annealed, and what is summed exactly
+    method: str  # "ais", "mais-v" or "mais-h"; "mais" where the graph is not bipartite
+    betas: Array
+    base: Base
+    transition: str
+    sweeps: int  # of Metropolis proposals; 0 without them
+    chains: int
+    first_chain: int
+    seed: int
+    precision: str  # what the run will be in, which may be finer than what was asked for
+    engine: str
+    schedule: str  # names, for the record: "linear", "adaptive" or "given"
+    base_name: str  # "given", if it has no other
+    resample: float = 0.0  # share of effective chains in a population below which it is resampled; 0 for never
+    populations: int = 0  # that resampling cuts the chains into; 0 without it
+    mixture: Mixture | None = None  # that the sampled side starts from, in the place of the base
+    start: Array | None = None  # states of the sampled side, a row per chain; drawn from P_0 without them
+    start_log_weights: Array | None = None  # of these chains, from an earlier run; 0 without them
+
+    @property
+    def steps(self) -> int:
+        """Return the number of annealing steps, K."""
+        return len(self.betas) - 1
+
+    @property
+    def population_size(self) -> int:
+        """Number of chains in a population."""
+        return self.chains // self.populations
+
+    @property
+    def log_z0(self) -> float:
+        """ln Z at the start of the path; a free component of a mixture at its end counts against it."""
+        log_z = self.base.log_z(self.model)
+        if self.mixture is None:
+            return log_z
+        model, base, _ = self.oriented()
+        units = model.natural.visible_units
+        own = float(units.log_normaliser(base.visible[None])[0])
+        return log_z - own + self.mixture.log_z(units) - math.log(self.mixture.components)
+
+    def oriented(self) -> tuple[MRF, Base, bool]:
+        """Return what is annealed and its base, turned so that the visible side is sampled; and if turned."""
+        model, base = self.remainder.model, self.remainder.base
+        assert model is not None
+        if self.method != "mais-h":
+            return model, base, False
+        return model.transposed(), base.transposed(), True
+
+    def same_path(self, other: Plan) -> bool:
+        """Whether both start from the same base and sample the same side."""
+        return self.base_name == other.base_name and self.method == other.method
+
+    def settled(self, engine: str) -> Plan:
+        """Return the plan for the engine asked for, in the precision that it takes."""
+        model, base = self.remainder.model, self.remainder.base
+        name = settle_engine(engine, model)
+        return replace(self, engine=name, precision=settle_precision(self.precision, name, model, base, self.steps))
+
+    def reversed(self, start: Array, equilibration: int = 0) -> Plan:
+        """Return the plan of the reverse process (eq. reverse_process) from samples of P_K, a row per chain.
+
+        Its weights are those of Z_0/Z. The chains first take `equilibration` moves under P_K.
+        """
+        model, base, swap = self.oriented()
+        if self.transition == "metropolis":  # the reverse of a sweep takes the units from last to first
+            w, b, c = model.weights[:, ::-1], model.visible_bias, model.hidden_bias[::-1]
+            model = MRF(w, b, c, model.visible_units, model.hidden_units, model.temperature)
+            base = Base(base.visible, base.hidden[::-1])
+        if not model.is_bipartite:  # and so does that of a Gibbs sweep
+            at = model.visible_features(np.arange(model.n_visible)[::-1])
+            model, start = model.reversed_sweep(), start[:, at]
+            base = base.with_visible(at)
+        if swap:
+            model, base = model.transposed(), base.transposed()
+        return replace(
+            self,
+            remainder=Remainder(model, base, -self.remainder.log_ratio),
+            betas=np.concatenate([np.full(equilibration, self.betas[-1]), self.betas[::-1]]),
+            chains=len(start),
+            seed=stream(self.seed, REVERSE),
+            start=start,
+        )
+
+    def fingerprint(self) -> str:
+        """Hash of all but the chains and the seed: estimates that share it estimate the same thing."""
+        words = f"{self.method} {self.transition} {self.sweeps} {self.precision}"
+        if self.populations:
+            words += f" {self.resample} {self.population_size}"
+        base = [self.base.visible, self.base.hidden]
+        if self.mixture is not None:
+            base += [self.mixture.weights, self.mixture.fields]
+        base += [x for w in (self.base.weights, self.base.lateral) if w is not None for x in _stored(w)]
+        return f"{model_digest(self.model)} {_digest(words, [self.betas, *base])}"
+
+
+def model_digest(model: MRF) -> str:
+    """Hash of a model as it is stored."""
+    arrays = _stored(model.weights) + [model.visible_bias, model.hidden_bias, model.temperature, model.offset]
+    if model.lateral is not None:
+        arrays += _stored(model.lateral)
+    return _digest(f"{model.weights.shape} {model.visible_units} {model.hidden_units}", arrays)
+
+
+def _stored(w: Any) -> list[Any]:
+    return [w.indptr, w.indices, w.data] if sp.issparse(w) else [w]
+
+
+def _digest(words: str, arrays: list[Any]) -> str:
+    digest = hashlib.sha256(words.encode())
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOptions]) -> Plan:
+    """Check the options of a run and settle what they leave open.
+
+    With `keep_whole` nothing is summed exactly beforehand, so that the states are those of the whole model and
+    the weights on the way those of its P_k.
+    """
+    model = as_model(model)
+    chosen = filled_in(options, leave_out=("threads", "progress"))
+    method, transition = chosen["method"], chosen["transition"]
+    for value, known, argument in (
+        (method, METHODS, "method"),
+        (transition, TRANSITIONS, "transition"),
+        (chosen["precision"], PRECISIONS, "precision"),
+        (chosen["engine"], ENGINES, "engine"),
+    ):
+        one_of(value, known, argument)
+    sweeps = whole(chosen["sweeps"], "sweeps", 1, 10**6) if transition == "metropolis" else 0
+    schedule = "linear" if chosen["schedule"] is None else chosen["schedule"]
+    path = betas(schedule, DEFAULT_STEPS if chosen["steps"] is None else chosen["steps"])
+    if chosen["summed"] is not None:
+        if method in ("mais-v", "mais-h"):
+            raise ValueError(f"summed says what to sum out, and so does method {method!r}: leave out one of them")
+        model = rearrange(model, chosen["summed"])
+        if model.is_bipartite and method == "mais":
+            method = "mais-v"
+    if keep_whole and 0 in (model.n_visible, model.n_hidden):
+        raise ValueError("the model has no couplings, one side being empty: there is no path; see exact_log_z")
+    base = "uniform" if chosen["base"] is None or is_quenches(chosen["base"]) else chosen["base"]
+    start = make_base(base, model)
+    remainder = whole_model(model, start) if keep_whole else sum_small_parts(model, start)
+    if not model.is_bipartite:
+        if method in ("mais-v", "mais-h"):
+            raise ValueError(f"method {method!r} names a side of a bipartite graph; on this one use 'mais' and summed")
+        if transition == "metropolis":
+            raise ValueError("transition 'metropolis' serves bipartite graphs only")
+    if method == "mais":  # sum out the larger side (paper, section on the size ratio)
+        sampled = remainder.model or model
+        if sampled.is_bipartite:
+            method = "mais-v" if sampled.n_hidden >= sampled.n_visible else "mais-h"
+    if transition == "metropolis" and remainder.model is not None and remainder.model.spin_form is None:
+        raise ValueError("transition 'metropolis' serves spin and binary units only")
+    chains = whole(DEFAULT_CHAINS if chosen["chains"] is None else chosen["chains"], "chains", 1, 2**32)
+    share, populations = _resampling(chosen["resample"], chosen["populations"])
+    if populations:
+        chains = -(-chains // populations) * populations  # all of one size
+    plan = Plan(
+        model=model,
+        remainder=remainder,
+        method=method,
+        betas=path,
+        base=start,
+        transition=transition,
+        sweeps=sweeps,
+        chains=chains,
+        first_chain=whole(chosen["first_chain"], "first_chain", 0, 2**32 - chains),
+        seed=whole(chosen["seed"], "seed", 0, 2**64 - 1),
+        precision=chosen["precision"],
+        engine="auto",
+        schedule=schedule if isinstance(schedule, str) else "given",
+        base_name=base if isinstance(base, str) else "given",
+        resample=share,
+        populations=populations,
+    )
+    return plan.settled(chosen["engine"])
+
+
+def _resampling(resample: Any, populations: int) -> tuple[float, int]:
+    """Return the share of effective chains below which populations are resampled, and their number; 0, 0 for never."""
+    number = whole(populations, "populations", 1, 2**31)
+    if resample is None or resample is False:
+        return 0.0, 0
+    share = 0.5 if resample is True else real_number(resample, "resample")
+    if not 0.0 < share <= 1.0:
+        raise ValueError(f"resample is {shown(resample)}; it must be True, False or a share between 0 and 1")
+    return share, number

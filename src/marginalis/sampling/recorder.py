@@ -1,0 +1,52 @@
+"""Log-weights, and a function of the states, after chosen steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import Array
+
+Measure = Callable[[int, Array], Array]
+
+
+class Recorder:
+    """What all chains have after the given steps: `log_weights` [step, chain], `values` [step, chain, number].
+
+    After step k the weights are W_k = w_1 … w_k, and with them the states, moved by τ_k already unless k = K,
+    follow P_k: weighted means over the chains estimate means under P_k. `measure` makes `width` numbers of each
+    state of the sampled side; `group` recorded steps at a time share a row, where their numbers are averaged and
+    the log-weights are those of the last.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[int] | NDArray[np.int64],
+        chains: int,
+        measure: Measure | None = None,
+        width: int = 0,
+        group: int = 1,
+    ) -> None:
+        self.steps = np.asarray(steps, dtype=np.int64)
+        rows = len(self.steps) // group
+        self.log_weights = np.empty((rows, chains))
+        self.values = np.zeros((rows, chains, width))
+        self.measure, self._group = measure, group
+        self._rows = {int(k): place // group for place, k in enumerate(self.steps)}
+
+    def __contains__(self, k: int) -> bool:
+        return k in self._rows
+
+    def next_step(self, k: int, last: int) -> int:
+        """Return the first recorded step after k, or `last`."""
+        after = np.searchsorted(self.steps, k, side="right")
+        return int(self.steps[after]) if after < len(self.steps) else last
+
+    def record(self, k: int, chains: slice, log_weights: Array, v: Array | None) -> None:
+        """Take down the log-weights of these chains after step k, and what is measured of their states."""
+        row = self._rows[k]
+        self.log_weights[row, chains] = log_weights
+        if self.measure is not None and v is not None:
+            self.values[row, chains] += self.measure(k, v) / self._group

@@ -1,0 +1,70 @@
+"""Resampling: chains of a population that weigh little make room for copies of those that weigh much.
+
+An SMC sampler, or population annealing, on the weights of AIS or mAIS (Del Moral, Doucet & Jasra, J. R. Stat. Soc. B
+68, 411 (2006)). A population's estimate Π_t (mean weight between two resamplings) is unbiased for Z/Z_0 as a single
+weight is, so that everything that is said of chains holds of populations, each with one log-weight.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import Array
+from ..random import RESAMPLE, uniforms
+from .plan import Plan
+
+_LOOKS = 256  # at the weights of a run, at most
+
+
+class Populations:
+    """The populations among the chains of one job: what they have gained, and since when."""
+
+    def __init__(self, plan: Plan, chains: range) -> None:
+        self.plan, self.shape = plan, (len(chains) // plan.population_size, plan.population_size)
+        firsts = np.arange(chains.start, chains.stop, plan.population_size, dtype=np.uint64)
+        self.firsts = firsts + np.uint64(plan.first_chain)
+        self.gained = np.zeros(self.shape[0])  # ln of the mean weights up to the last resampling
+        self.since = np.zeros(self.shape)  # log-weights at that time
+        self.stride = max(1, plan.steps // _LOOKS)
+
+    def next_look(self, k: int) -> int:
+        """Return the next step after k at which the weights are looked at."""
+        return min((k // self.stride + 1) * self.stride, self.plan.steps)
+
+    def choose(self, k: int, log_weights: Array) -> NDArray[np.int64] | None:
+        """Return the chain that each chain goes on from, or None where all populations are even enough.
+
+        Systematic resampling: one uniform per population, at an address of its own.
+        """
+        if k == self.plan.steps:
+            return None
+        recent = log_weights.reshape(self.shape) - self.since
+        relative = np.exp(recent - recent.max(axis=1, keepdims=True))
+        sums = relative.sum(axis=1)
+        uneven = sums**2 < self.plan.resample * self.shape[1] * (relative**2).sum(axis=1)
+        if not uneven.any():
+            return None
+        ancestors = np.arange(log_weights.size).reshape(self.shape)
+        u = uniforms(self.plan.seed, self.firsts, k, RESAMPLE, 1)[:, 0]
+        for p in np.flatnonzero(uneven):
+            places = (np.arange(self.shape[1]) + u[p]) / self.shape[1]
+            found = np.searchsorted(np.cumsum(relative[p]) / sums[p], places, side="right")
+            ancestors[p] = ancestors[p, np.minimum(found, self.shape[1] - 1)]
+            self.gained[p] += _log_mean(recent[p])
+            self.since[p] = log_weights.reshape(self.shape)[p]
+        return ancestors.ravel()
+
+    def of_chains(self, log_weights: Array) -> Array:
+        """Return log-weights of the chains whose mean over a population is its estimate."""
+        return (self.gained[:, None] + log_weights.reshape(self.shape) - self.since).ravel()
+
+    def of_populations(self, log_weights: Array) -> Array:
+        """Return the log-weight of every population."""
+        recent = log_weights.reshape(self.shape) - self.since
+        return self.gained + np.array([_log_mean(x) for x in recent])
+
+
+def _log_mean(log_weights: Array) -> float:
+    top = log_weights.max()
+    return float(top + np.log(np.exp(log_weights - top).mean()))

@@ -1,0 +1,117 @@
+"""Which engine runs a plan, and in which precision: settled before the run, from the model and its path."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..checks import Array
+from ..models.forms import SignedForm
+from ..models.model import MRF
+from ..parallel.threads import jit_is_off
+from .base import Base
+
+_EPS = 2.0**-52
+_SINGLE = 3e-6  # relative error of log-weights in single precision; seen: 1.7e-6, where all couplings round alike
+
+
+def settle_engine(engine: str, model: MRF | None) -> str:
+    """Return the engine to use: ``auto`` is Numba where it applies. A model of None is summed without sampling."""
+    hindrance = None if model is None else _hindrance(model)
+    if engine == "numba" and hindrance is not None:
+        raise ValueError(f"engine 'numba' {hindrance}; use 'auto' or 'numpy'")
+    return ("numba" if hindrance is None else "numpy") if engine == "auto" else engine
+
+
+def _hindrance(model: MRF) -> str | None:
+    """Return why the fast engine cannot serve a model, if so."""
+    # In spins a penalty between 0/1 units brings fields and a constant as large, which have to cancel. Where
+    # the model's own terms are as large, so are the weights, and the reference rounds them as much.
+    size = model.signed_form.size
+    if not (_EPS * size <= 1e-6 or size <= 8.0 * model.highest):
+        return "takes 0/1 units as spins, which loses all digits of couplings as negative as these"
+    if jit_is_off():
+        return "has nothing to run while NUMBA_DISABLE_JIT is set"
+    return None
+
+
+def settle_precision(precision: str, engine: str, model: MRF | None, base: Base, steps: int) -> str:
+    """Return the precision to use: single only where it is asked for, the engine knows it, and it is good enough."""
+    if engine == "numpy" or model is None or precision == "double":
+        return "double"
+    return "double" if _single_is_poor(model.signed_form, *signed_base(model.signed_form, base), steps) else "single"
+
+
+def signed_base(form: SignedForm, base: Base) -> tuple[Array, Array]:
+    """Return the fields of a base on the spins of a model of two-state units; those of other kinds as they are."""
+    return form.visible[1] * base.visible, form.hidden[1] * base.hidden
+
+
+def _single_is_poor(form: SignedForm, b0: Array, c0: Array, steps: int) -> bool:
+    """Whether float32 would spoil the weights.
+
+    Fields of size a cost a log-weight about 2^-24·a each, which is too much beyond 0.001 in all. At the other
+    end the log-weights of weakly coupled spins spread by no more than about Σw²/√K, beside which the rounding
+    of every step must not show.
+    """
+    w = form.weights
+    slopes = form.visible_bias - b0, form.hidden_bias - c0
+    reach = [_row_sums(abs(w)), _row_sums(abs(w).T)]
+    if form.lateral is not None:
+        reach[0] = reach[0] + _row_sums(abs(form.lateral))
+    largest = np.concatenate(
+        [
+            np.maximum(np.abs(b0), np.abs(form.visible_bias) + reach[0]),
+            np.maximum(np.abs(c0), np.abs(form.hidden_bias) + reach[1]),
+        ]
+    )
+    if float(np.linalg.norm(np.minimum(largest, 1e9))) * 2.0**-24 > 1e-3:
+        return True
+    couplings = [w] if form.lateral is None else [w, form.lateral]
+    squares = sum(float(np.square(x.data if sp.issparse(x) else x).sum()) for x in (*couplings, *slopes))
+    return squares < 0.03 * math.sqrt(steps)
+
+
+def _row_sums(w: Any) -> Array:
+    return np.asarray(w.sum(axis=1)).ravel()
+
+
+def rounding_of(plan: Any, log_weights: Array, log_z: float) -> float:
+    """Return what rounding may have done to ln Z: all weights alike, so that their spread does not show it.
+
+    Zero where it is below all that matters; a ValueError where it may have spoiled the answer.
+    """
+    model, base = plan.remainder.model, plan.remainder.base
+    if plan.precision == "single":
+        return max(_SINGLE * max(1.0, abs(float(log_weights.mean()))), _rounding_of_parameters(model.signed_form))
+    if model is None or not math.isfinite(model.highest):  # Gaussians
+        return 0.0
+    if plan.engine == "numba":
+        size = model.signed_form.size
+    else:  # a state that matters has all its terms within about this of their largest values
+        size = model.highest + max(0.0, model.highest - log_z) + 750.0 + model.n_variables
+    size += abs(plan.remainder.log_ratio) + float(np.abs(base.visible).sum() + np.abs(base.hidden).sum())
+    error = _EPS * size
+    if not error <= max(1e-3, 1e-9 * abs(log_z)):
+        raise ValueError(
+            f"ln Z is lost in rounding: terms of size {size:.2g} cancel to {log_z:.6g}, "
+            f"which leaves an error of up to {error:.2g}"
+        )
+    return error if error > 1e-9 * max(1.0, abs(log_z)) else 0.0
+
+
+def _rounding_of_parameters(form: SignedForm) -> float:
+    """Return what ln Z may owe to the parameters of 0/1 units being rounded to single precision as spins.
+
+    A penalty turns into couplings and fields as large, whose own rounding does not cancel: it adds up where they
+    are all alike, and like noise where they are not. The weights need not show how large they are.
+    """
+    if form.visible[0] == form.hidden[0] == 0.0:
+        return 0.0
+    couplings = [np.asarray(w.data if sp.issparse(w) else w) for w in (form.weights, form.lateral) if w is not None]
+    lost = [x - x.astype(np.float32) for x in (*couplings, form.visible_bias, form.hidden_bias)]
+    alike = sum(abs(float(x.sum())) for x in lost)
+    return 2.0 * alike + 3.0 * math.sqrt(sum(float(np.square(x).sum()) for x in lost))

@@ -1,0 +1,67 @@
+"""Compiled kernels and their cache on disk, which may be stale, spoiled or impossible without any harm."""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba import njit
+from numba.core.caching import FunctionCache
+
+logger = logging.getLogger("marginalis")
+
+_PACKAGE = Path(__file__).parents[1]
+# Every file that kernels are made of or read constants from; a test follows their imports.
+_OTHERS = "exact/kernel.py", "exact/planar.py", "exact/transfer.py", "checks.py", "random.py", "models/units.py"
+FILES = sorted(
+    [*(_PACKAGE / "simd").glob("*.py"), *(_PACKAGE / "engines/cpu").glob("*.py"), *(_PACKAGE / x for x in _OTHERS)]
+)
+SOURCES = zlib.crc32(b"".join(path.read_bytes() for path in FILES))
+
+
+class _Cache(FunctionCache):
+    """Numba's cache, which looks only at the date and size of a function's own file, and raises what it meets."""
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        return (*super()._index_key(sig, codegen), SOURCES)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception as error:  # a file cut short may raise anything
+            logger.debug("kernel cache: %r", error)
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        for last in (False, True):
+            try:
+                super().save_overload(sig, data)
+                return
+            except Exception as error:
+                logger.debug("kernel cache: %r", error)
+                if not last:
+                    self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        """An index that cannot be read is in the way of a new one."""
+        try:
+            self.flush()
+        except Exception as error:
+            logger.debug("kernel cache: %r", error)
+
+
+def kernel(**options: Any) -> Callable[[Callable], Any]:
+    """Return a decorator like ``njit``, for functions that release the GIL and are kept on disk if that works."""
+
+    def compiled(function: Callable) -> Any:
+        dispatcher = njit(nogil=True, **options)(function)
+        try:
+            dispatcher._cache = _Cache(function)
+        except (AttributeError, OSError, RuntimeError) as error:  # compilation is off, or there is no place for it
+            logger.debug("kernel cache: %r", error)
+        return dispatcher
+
+    return compiled

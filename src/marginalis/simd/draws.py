@@ -1,0 +1,54 @@
+"""What the kernels share: random bits by address, and the Boltzmann factor of a field."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from ..random import KEY_STEPS, MASK, MULTIPLIERS
+from .functions import exp2_nonpositive
+from .vector import minus_absolute, splat
+
+CALLED = {"nogil": True, "error_model": "numpy"}
+INLINE = {**CALLED, "forceinline": True}
+TILE = 4  # units per Philox call
+FLUSH = 16  # tiles per logarithm: a product of 64 factors in [1, 2] stays in float32 range
+_M0, _M1 = (np.uint64(m) for m in MULTIPLIERS)
+_W0, _W1 = (np.uint64(w) for w in KEY_STEPS)
+LOW, WORD = np.uint64(MASK), np.uint64(32)
+_2_LOG2_E = 2.0 / math.log(2.0)
+
+
+@njit(**INLINE)
+def philox(chain, step, group, side, k0, k1):
+    """Philox-4x32-10 at the counters (chain, step, group, side); only `chain` differs between lanes.
+
+    The first two rounds are spelled out: what is the same in all lanes is scalar there, and the two
+    products that depend on the chain alone leave the loops over steps and units.
+    """
+    p0 = (chain & LOW) * _M0
+    s1 = group * _M1
+    s0 = ((s1 >> WORD) ^ step ^ k0) * _M0
+    p1 = (((p0 >> WORD) ^ (side ^ k1)) & LOW) * _M1
+    k0, k1 = (k0 + _W0) & LOW, (k1 + _W1) & LOW
+    c0 = (p1 >> WORD) ^ ((s1 & LOW) ^ k0)
+    c1 = p1
+    c2 = (p0 & LOW) ^ ((s0 >> WORD) ^ k1)
+    c3 = splat(s0)
+    for _ in range(8):
+        k0, k1 = (k0 + _W0) & LOW, (k1 + _W1) & LOW
+        p0 = (c0 & LOW) * _M0
+        p1 = (c2 & LOW) * _M1
+        c0 = (p1 >> WORD) ^ c1 ^ k0
+        c2 = (p0 >> WORD) ^ c3 ^ k1
+        c1 = p1
+        c3 = p0
+    return c0, c1, c2, c3
+
+
+@njit(**INLINE)
+def boltzmann(a):
+    """e = exp(−2|a|)."""
+    return exp2_nonpositive(minus_absolute(a) * _2_LOG2_E)

@@ -1,0 +1,157 @@
+"""Functions of vectors: powers of two, logarithms, spins from random bits. Lanes never mix."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils, config
+from numba.extending import intrinsic
+
+from .vector import LANES, Vector, call, constant, float_format, spread
+
+_I32 = ir.IntType(32)
+_features = llvm.get_host_cpu_features()
+# Of the processor that Numba compiles for, which need not be all that this one has.
+HAS_AVX512 = (
+    config.CPU_NAME in (None, "host")
+    and config.CPU_FEATURES is None
+    and bool(config.ENABLE_AVX)
+    and all(_features.get(name) for name in ("avx512f", "avx512dq"))
+)
+
+
+def polynomial(builder: Any, x: Any, coefficients: Any) -> Any:
+    """Horner's rule, lowest coefficient first."""
+    *rest, value = (constant(x.type, float(c)) for c in coefficients)
+    for c in reversed(rest):
+        value = call(builder, "fma", value, x, c)
+    return value
+
+
+def _exp2_coefficients(degree: int, low: float) -> Any:
+    """Near-minimax polynomial for 2^x on [low, low + 1], lowest coefficient first."""
+    fit = np.polynomial.Chebyshev.interpolate(np.exp2, degree, domain=[low, low + 1.0])
+    return fit.convert(kind=np.polynomial.Polynomial).coef
+
+
+_DEGREE = {32: 5, 64: 11}
+
+
+@intrinsic
+def exp2_nonpositive(typingctx: Any, x: Any) -> Any:
+    """2^x for x ≤ 0; what would be subnormal comes out as the smallest normal number."""
+    return x(x), lambda context, builder, sig, args: _exp2_nonpositive(builder, args[0])
+
+
+def _exp2_nonpositive(builder: Any, x: Any) -> Any:
+    integers, mantissa, lowest = float_format(x.type)
+    degree = _DEGREE[integers.element.width]
+    if HAS_AVX512 and mantissa == 23:
+        return _exp2_avx512(builder, x, degree)
+    low = constant(x.type, float(lowest))
+    x = builder.select(builder.fcmp_ordered(">", x, low), x, low)
+    whole = call(builder, "rint", x)
+    power = polynomial(builder, builder.fsub(x, whole), _exp2_coefficients(degree, -0.5))
+    exponent = builder.shl(builder.fptosi(whole, integers), constant(integers, mantissa))
+    return builder.bitcast(builder.add(builder.bitcast(power, integers), exponent), x.type)
+
+
+def _exp2_avx512(builder: Any, x: Any, degree: int) -> Any:
+    """2^x = 2^floor(x) · 2^(x − floor(x)) with the two instructions made for it."""
+    full, default = ir.Constant(ir.IntType(16), -1), _I32(4)
+
+    def instruction(name: str, second: Any) -> Any:
+        kinds = [x.type, second.type, x.type, full.type, _I32]
+        function = ir.FunctionType(x.type, kinds)
+        name = f"llvm.x86.avx512.mask.{name}.ps.512"
+        return lambda first: builder.call(
+            cgutils.get_or_insert_function(builder.module, function, name), (first, second, x, full, default)
+        )
+
+    fraction = instruction("reduce", _I32(1))(x)  # 1: round towards −∞
+    return instruction("scalef", x)(polynomial(builder, fraction, _exp2_coefficients(degree, 0.0)))
+
+
+@intrinsic
+def log(typingctx: Any, x: Any) -> Any:
+    """Natural logarithm of positive normal numbers: x = 2^n·m, ln m = 2 artanh((m−1)/(m+1))."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        (x,) = args
+        integers, mantissa, _ = float_format(x.type)
+        one = constant(x.type, 1.0)
+        low = builder.bitcast(constant(x.type, math.sqrt(0.5)), integers)
+        shifted = builder.sub(builder.bitcast(x, integers), low)
+        n = builder.sitofp(builder.ashr(shifted, constant(integers, mantissa)), x.type)
+        m = builder.bitcast(builder.add(builder.and_(shifted, constant(integers, (1 << mantissa) - 1)), low), x.type)
+        s = builder.fdiv(builder.fsub(m, one), builder.fadd(m, one))
+        series = [2.0 / (2 * i + 1) for i in range(5 if mantissa == 23 else 12)]
+        ln_m = builder.fmul(s, polynomial(builder, builder.fmul(s, s), series))
+        return call(builder, "fma", n, constant(x.type, math.log(2.0)), ln_m)
+
+    return x(x), emit
+
+
+def uniform_of(builder: Any, word: Any, vector: Any) -> Any:
+    """(w + ½)/2^32, where w is the low 32 bits of the word."""
+    w = builder.uitofp(builder.trunc(word, ir.VectorType(_I32, LANES)), vector)
+    return call(builder, "fma", w, constant(vector, 2.0**-32), constant(vector, 2.0**-33))
+
+
+@intrinsic
+def draw_spin(typingctx: Any, a: Any, e: Any, word: Any) -> Any:
+    """sign(a) with probability 1/(1+e), else −sign(a), where e = exp(−2|a|); `word` is 32 random bits."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        a, e, word = args
+        u = uniform_of(builder, word, a.type)
+        against = builder.fcmp_ordered("<", call(builder, "fma", u, e, u), e)
+        likelier = call(builder, "copysign", constant(a.type, 1.0), a)
+        return builder.select(against, builder.fneg(likelier), likelier)
+
+    return a(a, e, word), emit
+
+
+@intrinsic
+def accept(typingctx: Any, gain: Any, top: Any, bottom: Any, word: Any) -> Any:
+    """Whether u < 2^gain·top/bottom, lane by lane; neither side of the comparison overflows."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        gain, top, bottom, word = args
+        small = _exp2_nonpositive(builder, builder.fneg(call(builder, "fabs", gain)))
+        one = constant(gain.type, 1.0)
+        up = builder.fcmp_ordered(">", gain, constant(gain.type, 0.0))
+        left = builder.fmul(uniform_of(builder, word, gain.type), bottom)
+        left = builder.fmul(left, builder.select(up, small, one))
+        right = builder.fmul(top, builder.select(up, one, small))
+        return builder.fcmp_ordered("<", left, right)
+
+    return Vector(types.boolean)(gain, top, bottom, word), emit
+
+
+@intrinsic
+def select(typingctx: Any, mask: Any, x: Any, y: Any) -> Any:
+    """Return x where the mask holds, else y."""
+    return x(mask, x, y), lambda context, builder, sig, args: builder.select(*args)
+
+
+@intrinsic
+def rise(typingctx: Any, now: Any, before: Any, slope: Any, per_step: Any) -> Any:
+    """(|now| − |before|)·per_step, where now − before = slope/per_step; no cancellation for like signs."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        now, before, slope = args[:3]
+        scale = spread(builder, context.cast(builder, args[3], sig.args[3], sig.args[0].elem))
+        integers, _, _ = float_format(now.type)
+        differ = builder.xor(builder.bitcast(now, integers), builder.bitcast(before, integers))
+        alike = builder.icmp_signed(">=", differ, constant(integers, 0))
+        signed = builder.fmul(slope, call(builder, "copysign", constant(now.type, 1.0), now))
+        across = builder.fsub(call(builder, "fabs", now), call(builder, "fabs", before))
+        return builder.select(alike, signed, builder.fmul(across, scale))
+
+    return now(now, before, slope, per_step), emit

@@ -1,0 +1,100 @@
+"""Uniform and normal numbers from random bits, and comparisons. Lanes never mix."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from .draws import INLINE
+from .functions import log, select, uniform_of
+from .vector import LANES, Vector, call, constant, fma
+
+_I32 = ir.IntType(32)
+
+
+@intrinsic
+def uniform(typingctx: Any, word: Any, like: Any) -> Any:
+    """(w + ½)/2^32 from the low 32 bits w of a word, as numbers of the kind of `like`."""
+    return like(word, like), lambda context, builder, sig, args: uniform_of(builder, args[0], args[1].type)
+
+
+@intrinsic
+def nearer_tail(typingctx: Any, word: Any, like: Any) -> Any:
+    """Return the smaller of u and 1 − u, as exact as floats of its size are, and the sign of u − ½."""
+    both = types.UniTuple(like, 2)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        vector = args[1].type
+        w = builder.trunc(args[0], ir.VectorType(_I32, LANES))
+        other = builder.not_(w)
+        low = builder.icmp_unsigned("<", w, other)
+        tail = builder.uitofp(builder.select(low, w, other), vector)
+        p = call(builder, "fma", tail, constant(vector, 2.0**-32), constant(vector, 2.0**-33))
+        sign = builder.select(low, constant(vector, -1.0), constant(vector, 1.0))
+        return context.make_tuple(builder, both, [p, sign])
+
+    return both(word, like), emit
+
+
+@intrinsic
+def above(typingctx: Any, x: Any, y: Any) -> Any:
+    """Whether x > y, lane by lane."""
+    return Vector(types.boolean)(x, y), lambda context, builder, sig, args: builder.fcmp_ordered(">", *args)
+
+
+@intrinsic
+def square_root(typingctx: Any, x: Any) -> Any:
+    """√x."""
+    return x(x), lambda context, builder, sig, args: call(builder, "sqrt", args[0])
+
+
+# Wichura, Algorithm AS 241, Applied Statistics 37, 477 (1988): highest coefficient first
+_NEAR_TOP = (
+    2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
+    1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0,
+)  # fmt: skip
+_NEAR_BOTTOM = (
+    5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
+    5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0,
+)  # fmt: skip
+_FAR_TOP = (
+    7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258e0,
+    3.64784832476320460504e0, 5.76949722146069140550e0, 4.63033784615654529590e0, 1.42343711074968357734e0,
+)  # fmt: skip
+_FAR_BOTTOM = (
+    1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
+    6.89767334985100004550e-1, 1.67638483018380384940e0, 2.05319162663775882187e0, 1.0,
+)  # fmt: skip
+
+
+@njit(**INLINE)
+def _horner(x, c):
+    value = fma(x, c[0], c[1])
+    value = fma(value, x, c[2])
+    value = fma(value, x, c[3])
+    value = fma(value, x, c[4])
+    value = fma(value, x, c[5])
+    value = fma(value, x, c[6])
+    return fma(value, x, c[7])
+
+
+@njit(**INLINE)
+def normal(word, like):
+    """Standard normal number: the inverse of its distribution function at the uniform of a word.
+
+    Of 32 bits none is so near 0 or 1 that the third branch of the algorithm is needed.
+    """
+    p, sign = nearer_tail(word, like)
+    q = p - 0.5
+    r = fma(q * q, -1.0, 0.180625)
+    near = q * (_horner(r, _NEAR_TOP) / _horner(r, _NEAR_BOTTOM))
+    t = square_root(log(p) * -1.0) - 1.6
+    far = (_horner(t, _FAR_TOP) / _horner(t, _FAR_BOTTOM)) * -1.0
+    return sign * -1.0 * select(above(q * -1.0, q - q + 0.425), far, near)
+
+
+LOG2_E = 1.0 / math.log(2.0)

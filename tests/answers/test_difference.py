@@ -1,0 +1,96 @@
+"""Differences between two models of the same variables, and ln Z along a sequence of them."""
+
+import json
+
+import networkx as nx
+import numpy as np
+import pytest
+from conftest import command, random_rbm
+
+import marginalis as mg
+
+
+def pair(kind):
+    rng = np.random.default_rng(5)
+    if kind == "rbm":
+        return random_rbm(rng, 6, 7), random_rbm(rng, 6, 7)
+    if kind == "lattice":
+        return mg.ising_grid((4, 4), coupling=0.3), mg.ising_grid((4, 4), coupling=0.5, field=0.1)
+    if kind == "graphs":
+        return mg.from_graph(nx.wheel_graph(7)), mg.from_matrix(np.triu(rng.normal(size=(7, 7)), 1), units="spin")
+    if kind == "offsets":
+        a = random_rbm(rng, 3, 4)
+        return mg.MRF(a.weights, a.visible_bias, a.hidden_bias, offset=2.5), a
+    return random_rbm(rng, 5, 4, units="binary"), random_rbm(rng, 5, 4, units="binary", temperature=0.7)
+
+
+@pytest.mark.parametrize("kind", ["rbm", "lattice", "graphs", "offsets", "binary"])
+def test_the_difference_is_exact_within_errors(kind):
+    a, b = pair(kind)
+    exact = mg.exact_log_z(b) - mg.exact_log_z(a)
+    result = mg.difference(a, b, chains=1000, steps=40, seed=3)
+    assert abs(result.log_ratio - exact) < 4.5 * result.stderr + 1e-6
+    assert result.bounds[0] <= exact <= result.bounds[1]
+    assert all(source.startswith("exact") for source in result.samples)
+    assert not result.warnings
+    back = mg.difference(b, a, chains=1000, steps=40, seed=4)
+    assert abs(back.log_ratio + exact) < 4.5 * back.stderr + 1e-6
+
+
+def test_its_errors_are_right():
+    a, b = pair("lattice")
+    exact = mg.exact_log_z(b) - mg.exact_log_z(a)
+    z = [
+        (r.log_ratio - exact) / r.stderr for r in (mg.difference(a, b, chains=100, steps=10, seed=s) for s in range(60))
+    ]
+    assert abs(np.mean(z)) < 4.5 / np.sqrt(60)
+    assert 0.7 < np.std(z) < 1.4
+
+
+def test_bad_pairs():
+    a, _ = pair("rbm")
+    with pytest.raises(ValueError, match="labels differ"):
+        mg.difference(a, random_rbm(np.random.default_rng(0), 3, 3))
+    with pytest.raises(ValueError, match="there is no option 'base'"):
+        mg.difference(a, a, base="biases")
+
+
+def test_the_command(tmp_path):
+    a, b = pair("lattice")
+    mg.save(a, tmp_path / "a.npz")
+    mg.save(b, tmp_path / "b.npz")
+    done = command("difference", tmp_path / "a.npz", tmp_path / "b.npz", "--chains", 300, "--steps", 20, "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    result = mg.difference(a, b, chains=300, steps=20)
+    assert answer["log_ratio"] == result.log_ratio
+    assert answer["interval"] == list(result.interval)
+
+
+class TestAlong:
+    def checkpoints(self, n=5):
+        rng = np.random.default_rng(2)
+        w, b, c = rng.normal(size=(6, 7)), rng.normal(size=6), rng.normal(size=7)
+        return [mg.rbm(t * w, b, t * c, units="binary") for t in np.linspace(0.3, 1.5, n)]
+
+    def test_every_value_is_right(self):
+        models = self.checkpoints()
+        exact = np.array([mg.exact_log_z(m) for m in models])
+        result = mg.along(models, chains=2000, seed=1)
+        assert len(result.log_z) == len(models)
+        assert (np.abs(result.log_z - exact) < 4.5 * result.stderr).all()
+        steps, errors = result.differences
+        assert (np.abs(steps - np.diff(exact)) < 4.5 * errors).all()
+        assert (errors < np.hypot(result.stderr[1:], result.stderr[:-1])).all()  # neighbours err together
+        assert ((result.intervals[:, 0] <= exact) & (exact <= result.intervals[:, 1])).mean() >= 0.8
+
+    def test_it_is_reproducible(self):
+        models = self.checkpoints(3)
+        one, two = (mg.along(models, chains=400, seed=1, threads=n) for n in (1, 2))
+        assert np.array_equal(one.log_weights, two.log_weights)
+
+    def test_bad_sequences(self):
+        with pytest.raises(ValueError, match="models"):
+            mg.along([])
+        with pytest.raises(ValueError, match="labels differ"):
+            mg.along([self.checkpoints()[0], random_rbm(np.random.default_rng(0), 3, 3)])

@@ -1,0 +1,132 @@
+"""Mixtures of quenches, and the second opinion: what no chain of the plain path sees is found or told."""
+
+from dataclasses import replace
+
+import networkx as nx
+import numpy as np
+import pytest
+from conftest import random_rbm, z_score
+
+import marginalis as mg
+from marginalis.answers.paths import choose_path
+from marginalis.answers.quenches import quench, quenched_mixture
+from marginalis.engines import drive
+from marginalis.sampling.mixture import Mixture, fit_mixture
+from marginalis.sampling.plan import make_plan
+
+
+def quiet(fraction):
+    pass
+
+
+def switching(visible=100, strength=2.0, seed=1, features=1):
+    """An RBM whose features switch on at β = 1: for every β < 1 the phase with one of them on has no weight."""
+    rng = np.random.default_rng(seed)
+    w = strength * np.sign(rng.normal(size=(visible, features)))
+    c = -np.log(np.cosh(w)).sum(axis=0)
+    return mg.rbm(w, np.zeros(visible), c, units=("spin", "binary"))
+
+
+MODELS = {
+    "rbm": random_rbm(np.random.default_rng(0), 6, 7),
+    "binary": random_rbm(np.random.default_rng(1), 6, 7, units="binary"),
+    "any graph": mg.from_graph(nx.wheel_graph(7)),
+    "dense": mg.from_matrix(np.triu(np.random.default_rng(2).normal(size=(8, 8)), 1)),
+    "potts": mg.potts(list(nx.wheel_graph(6).edges), 3, coupling=0.7),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("method", ["mais", "ais"])
+def test_paths_from_a_mixture_are_unbiased_on_both_engines(name, method):
+    model = MODELS[name]
+    rng = np.random.default_rng(3)
+    features = len(make_plan(model, method=method).oriented()[0].visible_bias)
+    mixture = Mixture(rng.normal(size=5), rng.normal(size=(5, features)))
+    slow, fast = (
+        drive.run(
+            replace(make_plan(model, method=method, steps=20, chains=64, seed=3, engine=engine), mixture=mixture),
+            1,
+            quiet,
+        )
+        for engine in ("numpy", "numba")
+    )
+    assert np.mean(np.abs(slow - fast) < 1e-3) >= 0.97
+    plan = replace(make_plan(model, method=method, steps=10, chains=20_000, seed=1), mixture=mixture)
+    w = drive.run(plan, 2, quiet)
+    assert abs(z_score(np.exp(w + plan.log_z0 - mg.exact_log_z(model)), 1.0)) < 4.5
+
+
+def test_a_mixture_finds_what_its_rows_hold():
+    rng = np.random.default_rng(0)
+    units = mg.rbm(np.ones((10, 1)), np.zeros(10), np.zeros(1)).visible_units
+    centres = np.sign(rng.normal(size=(2, 10)))
+    rows = centres[rng.integers(2, size=300)] * np.where(rng.random((300, 10)) < 0.05, -1.0, 1.0)
+    mixture = fit_mixture(units, rows, 8, 0.1, seed=1)
+    assert np.isclose(np.exp(mixture.log_z(units)), 1.0)  # a distribution
+    means = np.tanh(mixture.fields)
+    assert (mixture.fields[0] == 0.0).all()  # the uniform share
+    for centre in centres:
+        assert (means @ centre).max() > 8.0
+    assert np.abs(means).max() <= 0.96 + 1e-9
+
+
+def test_quenches_end_in_both_phases():
+    model = switching()
+    rows = quench(make_plan(model, method="mais-v", seed=2), 2)
+    overlap = rows @ np.sign(model.weights[:, 0]) / 100
+    assert 0.05 < np.mean(overlap > 0.8) < 0.95
+
+
+def test_the_default_call_finds_a_hidden_phase():
+    """A plain run of 1000 steps misses it by ln 2, sure of itself; the second opinion convicts it."""
+    model = switching()
+    exact = mg.exact_log_z(model)
+    plain = [mg.estimate(model, steps=300, chains=300, seed=seed) for seed in range(5)]
+    assert sum(abs(r.log_z - exact + np.log(2.0)) < 0.1 and not r.warnings for r in plain) >= 3
+    for options in ({"chains": 500}, {"tolerance": 0.1}):
+        results = [mg.estimate(model, seed=seed, **options) for seed in range(6)]
+        assert max(abs(r.log_z - exact) / r.stderr for r in results) < 4.5
+        assert all(r.base == "quenches" for r in results)
+
+
+def test_likelihoods_ask_their_rows(monkeypatch):
+    model = switching()
+    rng = np.random.default_rng(0)
+    rows = np.concatenate(
+        [np.sign(rng.normal(size=(50, 100))), np.repeat(np.sign(model.weights[:, 0])[None], 50, axis=0)]
+    )
+    exact = mg.log_likelihood(model, rows)
+    monkeypatch.setattr("marginalis.answers.likelihood._CHEAP", 0.0)
+    result = mg.log_likelihood(model, rows, chains=500)
+    assert result.log_z_source.startswith("mais")
+    low, high = result.interval
+    assert low - (high - low) < exact.mean < high + (high - low)
+
+
+def test_the_plain_path_is_kept_where_it_does_as_well():
+    model = random_rbm(np.random.default_rng(4), 8, 10, scale=0.4)
+    result = mg.estimate(model, seed=3)
+    assert result.base == "uniform"
+    same = mg.estimate(model, seed=3, schedule="adaptive")
+    assert np.array_equal(result.log_weights, same.log_weights)
+
+
+def test_a_second_opinion_can_be_asked_for_on_any_graph():
+    plan, opinions = choose_path(make_plan(MODELS["any graph"], seed=1), 2, sides=True)
+    assert [x.name for x in opinions] == ["uniform", "quenches (mais)"]
+    exact = mg.exact_log_z(MODELS["any graph"])
+    assert all(abs(x.log_z - exact) < 4.5 * x.error for x in opinions)
+    assert plan.schedule == "adaptive"
+
+
+def test_quenches_as_a_base():
+    model = MODELS["rbm"]
+    exact = mg.exact_log_z(model)
+    result = mg.estimate(model, base="quenches", steps=50, chains=2000, seed=1)
+    assert result.base == "quenches"
+    assert abs(result.log_z - exact) < 4.5 * result.stderr
+    gaussian = mg.rbm(0.2 * np.ones((2, 3)), np.zeros(2), np.zeros(3), units="gaussian")
+    assert quenched_mixture(make_plan(gaussian), 1) is None
+    with pytest.raises(ValueError, match="base is 'quench'"):
+        mg.estimate(model, base="quench")

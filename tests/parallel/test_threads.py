@@ -1,0 +1,51 @@
+"""Jobs on threads, and interrupts."""
+
+import _thread
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+from marginalis.parallel.threads import interruptible, run_jobs
+
+
+def test_long_calls_hear_an_interrupt():
+    ended = threading.Event()
+
+    def work():
+        _thread.interrupt_main()
+        ended.wait(60)
+        return ended.is_set()
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background may not have it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interruptible(work)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not ended.is_set()
+    ended.set()
+    assert interruptible(lambda: 3) == 3
+    with np.errstate(over="ignore"):
+        assert interruptible(lambda: np.float64(1e308) * 10) == np.inf
+    with pytest.raises(ZeroDivisionError):
+        interruptible(lambda: 1 / 0)
+
+
+def test_an_interrupt_does_not_wait_for_a_long_call():
+    """Two threads are in a kernel call that goes on and on."""
+    ended = threading.Event()
+
+    def work(job):
+        ended.wait(60)
+        yield 1
+
+    def interrupt(fraction):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(work, range(4), 4, 2, interrupt)
+    assert not ended.is_set()
+    assert threading.active_count() > 1  # they are still there, and nobody waited
+    ended.set()

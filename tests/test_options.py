@@ -1,0 +1,83 @@
+"""The options of a run, listed once: every door has them, explains them, and refuses others by name."""
+
+import inspect
+import pydoc
+from typing import Literal, get_args, get_origin, get_type_hints
+
+import numpy as np
+import pytest
+import typer
+from conftest import command, random_rbm
+
+import marginalis as mg
+from marginalis.cli import answers  # noqa: F401  # it adds the commands
+from marginalis.cli.common import app
+from marginalis.sampling.options import DEFAULTS, PlanOptions, RunOptions, notes
+from marginalis.sampling.plan import make_plan
+
+# What a door cannot use: bounds and ln Z(β) need chains of their own weights, ln Z(β) starts where it must.
+LEFT_OUT = {
+    "estimate": set(),
+    "bound": {"resample", "populations"},
+    "thermodynamics": {"base", "first_chain", "resample", "populations"},
+}
+DOORS = {"estimate": mg.estimate, "bound": mg.bound, "thermodynamics": mg.thermodynamics}
+HINTS = get_type_hints(RunOptions)
+WORDS = {name: get_args(hint) for name, hint in HINTS.items() if get_origin(hint) is Literal}
+
+
+@pytest.fixture
+def model():
+    return random_rbm(np.random.default_rng(0), 3, 4)
+
+
+def test_every_option_is_listed_once():
+    assert set(DEFAULTS) == set(HINTS) == set(notes())
+    assert set(PlanOptions.__annotations__) < set(DEFAULTS)
+    assert all(note.strip() for note in notes().values())
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_option_is_a_parameter_and_a_flag(door):
+    wanted = set(DEFAULTS) - LEFT_OUT[door]
+    parameters = inspect.signature(DOORS[door]).parameters
+    assert wanted == set(DEFAULTS) & set(parameters)
+    assert {name: parameters[name].default for name in wanted} == {name: DEFAULTS[name] for name in wanted}
+    assert all(parameters[name].kind is inspect.Parameter.KEYWORD_ONLY for name in wanted)
+    flags = {flag for parameter in typer.main.get_command(app).commands[door].params for flag in parameter.opts}
+    assert {f"--{name.replace('_', '-')}" for name in wanted - {"progress"}} <= flags
+    assert not {f"--{name.replace('_', '-')}" for name in LEFT_OUT[door]} & flags
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_help_explains_every_option(door):
+    page = "".join(pydoc.plain(pydoc.render_doc(DOORS[door])).replace("|", " ").split())  # wherever lines are broken
+    for name in set(DEFAULTS) - LEFT_OUT[door]:
+        assert "".join(f"{name} {notes()[name]}".split()) in page
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_unknown_options_are_named(door, model):
+    given = {"thermodynamics": ([1.0],)}.get(door, ())
+    for name in {"stpes", *LEFT_OUT[door]} - {"base"}:
+        for kind in (ValueError, TypeError):  # bad input, and what Python says itself
+            with pytest.raises(kind, match=f"no option '{name}'"):
+                DOORS[door](model, *given, **{name: 1})
+
+
+def test_unknown_flags_are_named(tmp_path, model):
+    mg.save(model, tmp_path / "m.npz")
+    done = command("estimate", tmp_path / "m.npz", "--stpes", 3)
+    assert done.returncode == 2
+    assert "--stpes" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_plans_take_the_words_of_each_type_and_no_other(name, model):
+    assert DEFAULTS[name] in WORDS[name]
+    for word in WORDS[name]:
+        make_plan(model, steps=3, chains=4, **{name: word})
+    for word in ("magic", "", None, 3):
+        with pytest.raises(ValueError, match=f"{name} is .*; it must be one of {', '.join(WORDS[name])}"):
+            make_plan(model, **{name: word})
