@@ -178,6 +178,35 @@ def lattice(bench: Bench, steps: int) -> None:
     bench.table.add_row("64×64 torus, 1 thread", "", f"{rate:,.0f} M/s", "", "", *goal, "site updates, weight included")
 
 
+def graphs(bench: Bench, steps: int) -> None:
+    """Graphs that are not bipartite, and units that are not spins."""
+    triangular = mg.ising_grid((66, 66), coupling=0.27, triangular=True, periodic=True)
+    timing = bench.best(Ours(triangular, 1024, steps))[0]
+    rate = 66 * 66 * 1024 * steps / timing.seconds / 1e6
+    goal = verdict(rate, ("≥", 400))
+    bench.table.add_row("66×66 triangular, 1 thread", "", f"{rate:,.0f} M/s", "", "", *goal, "site updates")
+    rng = np.random.default_rng(0)
+    glass = mg.from_matrix(np.triu(rng.normal(size=(1000, 1000)), 1) / 1000**0.5)
+    bare = Worker("products", 1000, 500, 256, 4 * steps, threads=1)  # twice 1000 × 500 multiply-adds
+    times = bench.best(Ours(glass, 256, 4 * steps), bare)
+    bare.close()
+    bench.ratio("SK 1000, 1 thread", "its n² products in NumPy", times, 256 * 4 * steps, ("≤", 1.5))
+    spins, states = mg.ising_grid((8, 8), coupling=0.5), mg.potts_grid((8, 8), 3, coupling=0.5)
+    potts, ising = bench.best(Ours(states, 4096, steps), Ours(spins, 4096, steps))
+    potts = potts._replace(seconds=potts.seconds / 3)
+    bench.ratio("Potts 8×8, q = 3, per state", "Ising 8×8", [potts, ising], 4096 * steps, ("≤", 4))
+    w = 0.1 * rng.normal(size=(20, 40))
+    for name, units, copies in (
+        ("categorical q = 3", "categorical:3", 3),
+        ("Gaussian–Bernoulli", ("gaussian", "binary"), 1),
+    ):
+        wide = np.kron(w, np.eye(copies))
+        rbm = mg.rbm(wide, np.zeros(len(wide)), np.zeros(wide.shape[1]), units=units)
+        other, plain = bench.best(Ours(rbm, 4096, 10 * steps), Ours(SMALL, 4096, 10 * steps))
+        other = other._replace(seconds=other.seconds / copies)
+        bench.ratio(f"mAIS 20×40 {name}, per state", "spins", [other, plain], 4096 * 10 * steps, ("≤", 4))
+
+
 def itself(bench: Bench, chains: int, steps: int) -> None:
     """marginalis against itself: threads, methods, precisions, engines."""
     one, work = Ours(SMALL, chains, steps), chains * steps
@@ -305,6 +334,8 @@ def main() -> None:
         itself(bench, *((8192, 200) if quick else (8192, 1000)))
     with status.status("lattice"):
         lattice(bench, 20 if quick else 100)
+    with status.status("graphs and units"):
+        graphs(bench, 20 if quick else 100)
     with status.status("exact sums"):
         exact(bench, 30 if options.full else 24 if quick else 28)
     bench.table.add_section()
