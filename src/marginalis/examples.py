@@ -51,13 +51,18 @@ def ising_grid(
     coupling: str = "1",
     field: str = "0",
     periodic: bool = False,
+    triangular: bool = False,
     temperature: float = 1.0,
     seed: int = 0,
 ) -> MRF:
     """Ising lattice whose couplings and fields are numbers or random (see `draw`)."""
     sizes, couplings, rng = _lattice(shape, coupling, seed)
     fields = draw(field, sizes, rng, "field")
-    return grids.ising_grid(sizes, coupling=couplings, field=fields, periodic=periodic, temperature=temperature)
+    if triangular:
+        couplings.append(draw(coupling, sizes, rng, "coupling"))
+    return grids.ising_grid(
+        sizes, coupling=couplings, field=fields, periodic=periodic, triangular=triangular, temperature=temperature
+    )
 
 
 def potts_grid(

@@ -25,7 +25,7 @@ def say(text: str, err: bool = False) -> None:
 
 @app.callback(invoke_without_command=True)
 def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
-    """Free energies F = -ln Z of bipartite Markov random fields, by AIS and marginalized AIS."""
+    """Free energies F = -ln Z of Markov random fields, by AIS and marginalized AIS."""
     if version:
         say(f"marginalis {__version__}")
         raise typer.Exit

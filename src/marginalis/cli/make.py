@@ -48,6 +48,7 @@ def make_ising_grid(
     coupling: Law = "1",
     field: Law = "0",
     periodic: Periodic = False,
+    triangular: Annotated[bool, typer.Option("--triangular", help="With diagonals, in two dimensions.")] = False,
     temperature: Temperature = 1.0,
     seed: Seed = 0,
 ) -> None:
@@ -57,6 +58,7 @@ def make_ising_grid(
         coupling=coupling,
         field=field,
         periodic=periodic,
+        triangular=triangular,
         temperature=temperature,
         seed=seed,
     )
