@@ -11,8 +11,30 @@ from ..checks import Array
 from . import confidence
 
 
+class LogZRows:
+    """ln Z of several distributions, from a row of log-weights for each."""
+
+    log_weights: Array  # [distribution, chain]; Z_0 left out
+    log_z0: float
+
+    @cached_property
+    def log_z(self) -> Array:
+        """ln Z of every row."""
+        return np.array([self.log_z0 + confidence.log_mean_exp(x) for x in self.log_weights])
+
+    @cached_property
+    def stderr(self) -> Array:
+        """Standard error of every ln Z, by the delta method."""
+        return np.array([confidence.relative_error(x) for x in self.log_weights])
+
+    @cached_property
+    def intervals(self) -> Array:
+        """95 % interval of every ln Z: rows of (low, high)."""
+        return np.array([confidence.interval(x) for x in self.log_weights]) + self.log_z0
+
+
 @dataclass(frozen=True, eq=False)
-class Curve:
+class Curve(LogZRows):
     """ln Z(β) along the way from the base to the model, from the weights of the chains after each step.
 
     Z(β) belongs to the P_β in between; with a uniform base that is the model at temperature T/β.
@@ -21,21 +43,6 @@ class Curve:
     betas: Array
     log_weights: Array  # [step, chain]; Z_0 left out
     log_z0: float
-
-    @cached_property
-    def log_z(self) -> Array:
-        """ln Z at every β."""
-        return np.array([self.log_z0 + confidence.log_mean_exp(x) for x in self.log_weights])
-
-    @cached_property
-    def stderr(self) -> Array:
-        """Standard error of ln Z at every β, by the delta method."""
-        return np.array([confidence.relative_error(x) for x in self.log_weights])
-
-    @cached_property
-    def intervals(self) -> Array:
-        """95 % interval of ln Z at every β: rows of (low, high)."""
-        return np.array([confidence.interval(x) for x in self.log_weights]) + self.log_z0
 
     def __add__(self, other: Curve) -> Curve:
         """Return the curve from the chains of both, which must have the same steps."""

@@ -27,6 +27,7 @@ from ..sampling.plan import Plan, make_plan
 from ..sampling.recorder import Recorder
 from . import confidence
 from .adaptive import ready_plan
+from .curve import LogZRows
 from .record import Answer, Record, decimals, finite
 
 _NOT_HERE = ("summed", "schedule")
@@ -36,27 +37,12 @@ _FEWEST, _MOST = 2, 1000  # steps between two neighbours
 
 
 @dataclass(frozen=True, eq=False)
-class Along(Answer):
+class Along(LogZRows, Answer):
     """ln Z of every model of a sequence, with errors; neighbours err together, so that differences are surer."""
 
     log_weights: Array  # [model, population]; Z_0 left out
     log_z0: float
     record: Record
-
-    @cached_property
-    def log_z(self) -> Array:
-        """ln Z of every model."""
-        return np.array([self.log_z0 + confidence.log_mean_exp(x) for x in self.log_weights])
-
-    @cached_property
-    def stderr(self) -> Array:
-        """Standard error of every ln Z, by the delta method."""
-        return np.array([confidence.relative_error(x) for x in self.log_weights])
-
-    @cached_property
-    def intervals(self) -> Array:
-        """95 % interval of every ln Z: rows of (low, high)."""
-        return np.array([confidence.interval(x) for x in self.log_weights]) + self.log_z0
 
     @cached_property
     def differences(self) -> tuple[Array, Array]:
