@@ -30,6 +30,7 @@ _FEWEST, _MOST = 64, 1024  # within these limits
 _LARGE = 4096  # features of the sampled side beyond which a mixture costs more than it may gain
 _LEAST_ERROR = 0.02  # of an opinion, whose few weights cannot tell of less
 _APART = 4.0  # standard errors between two estimates that disagree
+_EVEN = math.log(3.0)  # ln(1 + r) below which a path is sure of itself
 _WORTH = 0.5  # of the cost of the plain path, at which another is preferred to it
 
 
@@ -85,7 +86,8 @@ def choose_path(plan: Plan, workers: int, sides: bool, rows: Array | None = None
             named = replace(candidate, mixture=mixture_of_rows(candidate, rows), base_name="rows of data")
             opinions.append(_ask("rows of data", named, workers))
     best = max(opinions, key=_surely)
-    agreeing = [x for x in opinions if not _lower(x, best)]
+    # a path with uneven weights is low for want of steps; one with even weights has missed what the other has seen
+    agreeing = [x for x in opinions if not (x.unevenness < _EVEN and _lower(x, best))]
     chosen = min(agreeing, key=lambda x: x.cost(plan.steps) * (_WORTH if x.name == "uniform" else 1.0))
     return fitted(chosen.plan, workers), opinions
 

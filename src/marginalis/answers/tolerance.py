@@ -87,9 +87,11 @@ def to_tolerance(
     opinions: list[Opinion] = []
     if ours:
         sides = options["method"] == "mais" and options["summed"] is None
+        asked = time.perf_counter()
         long = replace(plan, betas=np.linspace(0.0, 1.0, _OPINION_STEPS + 1))
         chosen, opinions = choose_path(long, threads, sides, rows)
         plan = replace(chosen, betas=plan.betas)
+        seconds = max(seconds / 2.0, seconds - (time.perf_counter() - asked))
     if is_quenches(options.get("base")):
         mixture = quenched_mixture(plan, threads)
         plan = plan if mixture is None else replace(plan, mixture=mixture, base_name=QUENCHES)
@@ -110,7 +112,7 @@ def to_tolerance(
         if result.rounding >= goal:
             reason = "rounding allows no less"
         elif work.left() <= 0.0:
-            reason = f"the budget of {seconds:g} s ran out"
+            reason = f"the budget of {budget:g} s ran out"
         note = f"{reason}: the interval is ± {work.half_width(result):.2g}, and the tolerance {goal:g}"
         result = replace(result, notes=(*result.notes, note))
     return result.took(time.perf_counter() - work.begin)
