@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import marginalis as mg
-from marginalis.answers.adaptive import ready_plan
+from marginalis.answers.adaptive import plan_with_pilots
 from marginalis.examples import rbm_gaussian, rbm_hopfield
 
 MODELS: dict[str, Callable[[], Any]] = {
@@ -56,7 +56,7 @@ def best_fixed(model: Any, tolerance: float) -> tuple[float, str]:
     for schedule in ("linear", "adaptive"):
         least = math.inf
         for steps in (2**k for k in range(2, 17)):
-            betas = ready_plan(model, 2, steps=steps, schedule=schedule).betas
+            betas = plan_with_pilots(model, 2, steps=steps, schedule=schedule).betas
             trial = mg.estimate(model, schedule=betas, chains=4000, seed=99)
             if trial.warnings:
                 continue

@@ -19,7 +19,7 @@ def coverage(rows, log_mean=0.0):
     """How many of the intervals hold ln E[W], over all and over those without a warning."""
     ends = np.array([confidence.interval(row) for row in rows])
     held = (ends[:, 0] <= log_mean) & (ends[:, 1] >= log_mean)
-    quiet = np.array([not confidence.doubts(row) for row in rows])
+    quiet = np.array([not confidence.warnings_of(row) for row in rows])
     return held, quiet
 
 
@@ -79,24 +79,24 @@ def test_a_constant_shifts_the_interval_and_nothing_else():
         moved = confidence.interval(x + shift)
         assert np.subtract(moved, shift) == pytest.approx(confidence.interval(x), abs=1e-9)
         assert confidence.tail_index(x + shift) == pytest.approx(confidence.tail_index(x), abs=1e-6)
-        assert confidence.doubts(x + shift) == confidence.doubts(x)
+        assert confidence.warnings_of(x + shift) == confidence.warnings_of(x)
 
 
 def test_equal_weights_are_certain():
     for n in (2, 3, 100):
         assert confidence.interval(np.full(n, 7.0)) == (7.0, 7.0)
-        assert confidence.doubts(np.full(n, 7.0)) == ()
+        assert confidence.warnings_of(np.full(n, 7.0)) == ()
         assert math.isnan(confidence.tail_index(np.full(n, 7.0)))
 
 
 def test_few_chains():
     assert confidence.interval(np.array([1.0])) == (-math.inf, math.inf)
-    assert confidence.doubts(np.array([1.0])) == ("one chain gives no error bar; raise chains",)
+    assert confidence.warnings_of(np.array([1.0])) == ("one chain gives no error bar; raise chains",)
     for x in ([0.0, 1.0], [0.0, 0.1, -0.1], [0.0, 800.0], [-800.0, 0.0, 1e-9]):
         low, high = confidence.interval(np.array(x))
         assert low < np.logaddexp.reduce(x) - math.log(len(x)) < high < math.inf
         assert low > -math.inf
-        assert f"{len(x)} chains are too few" in confidence.doubts(np.array(x))[0]
+        assert f"{len(x)} chains are too few" in confidence.warnings_of(np.array(x))[0]
 
 
 @pytest.mark.parametrize("chains", [2, 3, 5])
@@ -112,7 +112,7 @@ def test_extreme_log_weights():
         assert math.isfinite(high)
         confidence.tail_index(np.array(x, dtype=float))
     for x in ([0.0] * 99 + [50.0], list(range(-1000, 1000, 20)), [0.0] * 97 + [50.0] * 3):
-        assert confidence.doubts(np.array(x, dtype=float))
+        assert confidence.warnings_of(np.array(x, dtype=float))
 
 
 @pytest.mark.parametrize("k", [0.1, 0.4, 0.7, 1.0])
@@ -155,7 +155,7 @@ def test_a_bad_case_always_warns():
 def test_heavy_tails_are_named():
     model = ising_grid((6, 6), periodic=True, temperature=2.27)
     run = mg.estimate(model, steps=2, chains=60_000, threads=1)
-    told = [confidence.doubts(row) for row in run.log_weights.reshape(-1, 300)]
+    told = [confidence.warnings_of(row) for row in run.log_weights.reshape(-1, 300)]
     assert np.mean([any("heavy tail (k = " in message for message in messages) for messages in told]) > 0.8
 
 
@@ -163,7 +163,7 @@ def test_an_easy_case_hardly_ever_warns():
     model = rbm_gaussian(12, 16, seed=5)
     for chains in (20, 100, 1000):
         run = mg.estimate(model, steps=30, chains=300 * chains, seed=2, threads=1)
-        warned = [bool(confidence.doubts(row)) for row in run.log_weights.reshape(-1, chains)]
+        warned = [bool(confidence.warnings_of(row)) for row in run.log_weights.reshape(-1, chains)]
         assert np.mean(warned) < 0.02
 
 
@@ -255,7 +255,7 @@ def test_upper_end_is_never_nearer_than_the_delta_method():
 
 
 def told(log_weights, words):
-    return any(words in message for message in confidence.doubts(np.asarray(log_weights, float)))
+    return any(words in message for message in confidence.warnings_of(np.asarray(log_weights, float)))
 
 
 def test_where_doubts_begin():
@@ -277,7 +277,7 @@ def test_where_doubts_begin():
     # a wide spread does not matter where 200 chains count
     for top, doubtful in ((-2.5, True), (-5.0, False)):
         x = np.minimum(np.linspace(-25.0, 0.0, 1000), top)
-        assert confidence.foretold_error(x) > 0.35
+        assert confidence.expected_error(x) > 0.35
         assert told(x, "effective sample size") == doubtful
     # a tail index above 0.7
     seen = set()

@@ -170,13 +170,13 @@ def test_more_chains_are_joined(monkeypatch):
 
 def test_doubts_lead_to_new_pilots(plans, monkeypatch):
     """An answer that is doubted is not given: pilots with more steps go first, and then other chains."""
-    doubts, heard = confidence.doubts, []
+    warnings_of, heard = confidence.warnings_of, []
 
     def doubt_once(log_weights):
         heard.append(len(log_weights))
-        return ("not quite sure",) if len(heard) == 1 else doubts(log_weights)
+        return ("not quite sure",) if len(heard) == 1 else warnings_of(log_weights)
 
-    monkeypatch.setattr(confidence, "doubts", doubt_once)
+    monkeypatch.setattr(confidence, "warnings_of", doubt_once)
     r = mg.estimate(rbm_gaussian(8, 12, temperature=0.5, seed=1), tolerance=0.05)
     first = next(k for k, p in enumerate(plans) if p.seed == 0)
     assert plans[first + 1].seed == stream(0, PILOT)

@@ -14,7 +14,7 @@ import marginalis as mg
 from marginalis.exact import METHODS, cheapest
 from marginalis.exact.choice import _vouched
 from marginalis.exact.elimination import eliminate_log_z
-from marginalis.exact.ways import Way
+from marginalis.exact.ways import ExactMethod
 from marginalis.sampling.plan import make_plan
 
 SIZES = [1e3, 1e6, 1e8, 1e12, 1e15, 1e16, 1e30, 1e100, 1e300]
@@ -123,7 +123,7 @@ def test_what_is_lost_is_refused():
 
 def test_huge_sums_are_no_traceback():
     """`fsum` raises where a plain sum is infinite."""
-    way = Way(0.0, "", lambda threads, tick: eliminate_log_z([2] * 3, [np.full(2, 1e308)] * 3, [], []))
+    way = ExactMethod(0.0, "", lambda threads, tick: eliminate_log_z([2] * 3, [np.full(2, 1e308)] * 3, [], []))
     with pytest.raises(ValueError, match="too large for floating point"):
         _vouched(way, 0.0, 1, lambda fraction: None)
 

@@ -144,7 +144,7 @@ def test_none_where_numbers_overflow(monkeypatch):
 
 def test_the_way_does_not_depend_on_the_number_of_chains(monkeypatch):
     def way(once, per_chain):
-        return lambda model: sampling.Way(once, per_chain, 1, lambda: lambda u: np.zeros((len(u), 5)))
+        return lambda model: sampling.SampleMethod(once, per_chain, 1, lambda: lambda u: np.zeros((len(u), 5)))
 
     monkeypatch.setattr(sampling, "WAYS", {"quick to start": way(0.0, 1e-3), "quick to go on": way(0.5, 0.0)})
     model = random_rbm(np.random.default_rng(0), 5, 3)

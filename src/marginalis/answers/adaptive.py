@@ -31,7 +31,7 @@ _BINS = 32  # of the path, in each of which g is taken as constant
 _EVEN = 0.1  # part of the length that is spread evenly, against what a pilot has missed
 
 
-def ready_plan(model: MRF, workers: int, *, keep_whole: bool = False, **options: Unpack[PlanOptions]) -> Plan:
+def plan_with_pilots(model: MRF, workers: int, *, keep_whole: bool = False, **options: Unpack[PlanOptions]) -> Plan:
     """Make a plan; run the pilots of an adaptive schedule, which is the default unless `steps` is given."""
     schedule = options.get("schedule")
     if schedule is None:

@@ -28,10 +28,10 @@ from ..sampling.options import RunOptions, filled_in, plan_options, takes_option
 from ..sampling.plan import Plan
 from ..sampling.recorder import Recorder
 from . import confidence
-from .adaptive import ready_plan
+from .adaptive import plan_with_pilots
 from .bennett import Bennett, bennett, markov_bound
 from .confidence import log_mean_exp
-from .estimate import Estimate, doubts_about_digits, run_plan
+from .estimate import Estimate, run_plan, warnings_of_digits
 from .record import Answer, Record, decimals, finite
 
 DISAGREEMENT = 2.5  # of the two directions, in widths of their intervals, that is worth a warning
@@ -127,7 +127,7 @@ class Bounds(Answer):
                 f"only about {self.overlap:.1f} chains of one direction overlap with the other: do not trust Bennett's "
                 "estimate, only the bounds; raise steps"
             )
-        return (*found, *doubts_about_digits(self.forward.log_weights), *self.forward.notes)
+        return (*found, *warnings_of_digits(self.forward.log_weights), *self.forward.notes)
 
     def _reach(self, forward_is_higher: bool) -> float:
         """How far the intervals of the two directions reach towards each other."""
@@ -210,7 +210,9 @@ def bound(
     with ticker(chosen["progress"], "forward and reverse") as tick:
         model = as_model(model)
         uncoupled = 0 in (model.n_visible, model.n_hidden)
-        plan = ready_plan(model, threads, keep_whole=samples is not None and not uncoupled, **plan_options(chosen))
+        plan = plan_with_pilots(
+            model, threads, keep_whole=samples is not None and not uncoupled, **plan_options(chosen)
+        )
         start, source = _samples(plan, samples)
         moves = plan.steps if equilibration is None else whole(equilibration, "equilibration", 0, 2**31)
         recorder = None

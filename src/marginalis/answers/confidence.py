@@ -147,7 +147,7 @@ def tail_index(log_weights: Array) -> float:
     return math.nan if tail is None else tail.k
 
 
-def doubts(log_weights: Array) -> tuple[str, ...]:
+def warnings_of(log_weights: Array) -> tuple[str, ...]:
     """What is wrong with the weights, in words, where the interval would not hold.
 
     The main test asks what the bulk of the log-weights foretells and not how the mean came out: a test of the largest
@@ -164,8 +164,8 @@ def doubts(log_weights: Array) -> tuple[str, ...]:
     found = []
     if n < FEW_CHAINS:
         found.append(f"{n} chains are too few to judge the interval by; raise chains")
-    elif ess < LOW_ESS or (ess < AMPLE_ESS and foretold_error(log_weights) > LARGE_ERROR):
-        width = spread(log_weights)
+    elif ess < LOW_ESS or (ess < AMPLE_ESS and expected_error(log_weights) > LARGE_ERROR):
+        width = log_spread(log_weights)
         found.append(
             f"the effective sample size is {ess:.1f} of {n} chains and the log-weights spread by "
             f"{width:.{'1f' if width < 1e6 else '2g'}}: the interval may be too narrow; raise steps"
@@ -178,14 +178,14 @@ def doubts(log_weights: Array) -> tuple[str, ...]:
     return tuple(found)
 
 
-def spread(log_weights: Array) -> float:
+def log_spread(log_weights: Array) -> float:
     """Standard deviation of the log-weights as their quartiles give it, for a Gaussian; their tails have no say."""
     low, high = np.quantile(log_weights, (0.25, 0.75))
     return float(high - low) / 1.3489795003921634
 
 
-def foretold_error(log_weights: Array) -> float:
-    """Relative standard error of the mean of N weights whose logs are Gaussian with `spread`, plus its own error."""
+def expected_error(log_weights: Array) -> float:
+    """Relative standard error of the mean of N weights whose logs are Gaussian with this spread, plus its own error."""
     n = len(log_weights)
-    s = spread(log_weights) * (1.0 + 1.0 / math.sqrt(n))
+    s = log_spread(log_weights) * (1.0 + 1.0 / math.sqrt(n))
     return math.sqrt(math.expm1(min(s * s, 700.0)) / n)

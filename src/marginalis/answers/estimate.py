@@ -80,10 +80,10 @@ class Estimate(Answer):
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What is doubtful about this estimate, in words."""
-        found = confidence.doubts(self.log_weights)
+        found = confidence.warnings_of(self.log_weights)
         if self.steps == 1:
             found += ("steps is 1: this is plain importance sampling from the base, without annealing",)
-        return found + doubts_about_digits(self.log_weights) + self.notes
+        return found + warnings_of_digits(self.log_weights) + self.notes
 
     def join(self, other: Estimate) -> Estimate:
         """Return the estimate from the chains of both, which must share model and plan but no chain."""
@@ -157,12 +157,12 @@ def run_plan(plan: Plan, threads: int, tick: Tick, recorder: Recorder | None = N
         log_z0=log_z0,
         record=Record.of(plan, time.perf_counter() - start),
         fingerprint=plan.fingerprint(),
-        notes=_doubts_about_base(plan),
+        notes=_warnings_of_base(plan),
         rounding=rounding_of(plan, log_weights, log_z0 + confidence.log_mean_exp(log_weights)),
     )
 
 
-def doubts_about_digits(log_weights: Array) -> tuple[str, ...]:
+def warnings_of_digits(log_weights: Array) -> tuple[str, ...]:
     """What is wrong with weights whose logs are so large that rounding hides their spread."""
     top = float(log_weights.max())
     if math.ulp(top) < _COARSE:
@@ -170,7 +170,7 @@ def doubts_about_digits(log_weights: Array) -> tuple[str, ...]:
     return (f"the log-weights, of size {abs(top):.2g}, are rounded to {math.ulp(top):.1g}: the error is not known",)
 
 
-def _doubts_about_base(plan: Plan) -> tuple[str, ...]:
+def _warnings_of_base(plan: Plan) -> tuple[str, ...]:
     """What can be seen before the run, and not in its weights."""
     if plan.remainder.model is None or not (held := held_variables(plan.remainder.model, plan.remainder.base)):
         return ()

@@ -16,7 +16,7 @@ from ..parallel.threads import Tick, cores
 from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
 from ..sampling.plan import Plan, make_plan
 from ..sampling.recorder import Recorder
-from .adaptive import ready_plan
+from .adaptive import plan_with_pilots
 from .curve import Curve
 from .estimate import Estimate, run_plan
 from .paths import Opinion, choose_path, convicted_by, fitted, is_left_to_us, with_note
@@ -76,7 +76,7 @@ def estimate_knowing(
             sides = given["method"] == "mais" and given["summed"] is None
             plan, opinions = choose_path(make_plan(model, **given), workers, sides, rows)
         else:
-            plan = ready_plan(model, workers, keep_whole=record, **given)
+            plan = plan_with_pilots(model, workers, keep_whole=record, **given)
         recorder = Recorder(recorded_steps(plan), plan.chains) if record else None
         result = run_plan(plan, workers, tick, recorder)
         if opinions:

@@ -26,7 +26,7 @@ from ..sampling.options import PlanOptions, RunOptions, filled_in, plan_options,
 from ..sampling.plan import Plan, make_plan
 from ..sampling.recorder import Recorder
 from . import confidence
-from .adaptive import ready_plan
+from .adaptive import plan_with_pilots
 from .curve import LogZRows
 from .record import Answer, Record, decimals, finite
 
@@ -56,7 +56,7 @@ class Along(LogZRows, Answer):
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What is doubtful, in words."""
-        doubtful = [t for t, x in enumerate(self.log_weights) if confidence.doubts(x)]
+        doubtful = [t for t, x in enumerate(self.log_weights) if confidence.warnings_of(x)]
         if not doubtful:
             return ()
         return (f"the weights are too uneven for trusted errors at {len(doubtful)} models, the first: {doubtful[0]}",)
@@ -94,7 +94,7 @@ def along(models: Sequence[Any], **options: Unpack[RunOptions]) -> Along:
     begin = time.perf_counter()
     sequence = _on_one_split([as_model(model, f"models[{t}]") for t, model in enumerate(models)])
     with ticker(chosen["progress"], "along") as tick:
-        first = ready_plan(sequence[0], workers, keep_whole=True, **given)
+        first = plan_with_pilots(sequence[0], workers, keep_whole=True, **given)
         steps = _pilot_steps(sequence, first, given, workers)
         gaps = enumerate(zip(sequence, sequence[1:], steps, strict=False), start=1)
         plans = [first, *(_between(a, b, k, first, given, t) for t, (a, b, k) in gaps)]

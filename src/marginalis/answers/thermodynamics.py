@@ -25,7 +25,7 @@ from ..sampling.options import RunOptions, filled_in, plan_options, takes_option
 from ..sampling.plan import Plan
 from ..sampling.recorder import Recorder
 from . import confidence
-from .adaptive import ready_plan
+from .adaptive import plan_with_pilots
 from .confidence import log_mean_exp
 from .estimate import run_plan
 from .record import Answer, Record, decimals, finite
@@ -120,7 +120,7 @@ def thermodynamics(
         raise ValueError(f"betas go up to {largest:g}, too far for this model: {error}") from None
     workers = cores(chosen["threads"])
     with ticker(chosen["progress"], "thermodynamics") as tick:
-        plan = ready_plan(hot, workers, keep_whole=True, **plan_options(chosen))
+        plan = plan_with_pilots(hot, workers, keep_whole=True, **plan_options(chosen))
         inner = places[places > 0.0]
         path = np.union1d(plan.betas, inner)
         plan = replace(plan, betas=np.repeat(path, np.where(np.isin(path, inner), stay, 1))).settled(plan.engine)
@@ -135,7 +135,7 @@ def thermodynamics(
     for x, log_weights, values in zip(inner, recorder.log_weights, recorder.values, strict=True):
         log_z = log_z0 + log_mean_exp(log_weights) + x * offset
         rows.append(_averages(log_weights, log_z, values, x, largest, offset))
-        if confidence.doubts(log_weights):
+        if confidence.warnings_of(log_weights):
             doubtful.append(x * largest)
     names = [name + end for name in QUANTITIES for end in ("", "_error")] + ["ess"]
     table = np.array(rows)[back].T

@@ -38,7 +38,7 @@ logger = logging.getLogger("marginalis")
 _PILOT_CHAINS = 256
 _FIRST_STEPS = 32
 _OPINION_STEPS = 512  # of which a second opinion takes a part
-_FASTER = 4  # the next pilot has this many times the steps
+_STEPS_RATIO = 4  # the next pilot has this many times the steps
 _MOST_STEPS = 1 << 24
 _MOST_RECORDED = 512  # steps of a pilot that still improves the schedule
 _EVEN_ENOUGH = 1.5  # relative variance of the weights that ends the pilots,
@@ -65,8 +65,8 @@ def to_tolerance(
 ) -> Estimate:
     """Estimate F until half of its 95 % interval is at most `tolerance`, or `budget` seconds have gone.
 
-    `rows` of data hint at where the modes are. `options` are those of `ready_plan`; steps or a list of β that are given
-    stay as they are.
+    `rows` of data hint at where the modes are. `options` are those of a plan; steps or a list of β that are
+    given stay as they are.
     """
     goal = real_number(tolerance, "tolerance")
     if goal <= 0.0:
@@ -147,7 +147,7 @@ class _Work:
         for attempt in range(_ATTEMPTS):
             result = self.sample(self.choose(), tick)
             ratio = self.half_width(result) / self.goal
-            doubtful = bool(confidence.doubts(result.log_weights))  # what more steps may mend
+            doubtful = bool(confidence.warnings_of(result.log_weights))  # what more steps may mend
             last = self.fixed or self.left() <= 0.0 or attempt == _ATTEMPTS - 1
             if last or result.rounding >= self.goal or not (doubtful or ratio > _FAR_OFF):
                 break
@@ -156,7 +156,7 @@ class _Work:
             if doubtful:
                 logger.info("these weights are too uneven to be trusted: more steps")
                 self.doubted = self.plan.steps
-                self.explore(self.plan.steps * _FASTER)
+                self.explore(self.plan.steps * _STEPS_RATIO)
         while ratio > 1.0 > result.rounding / self.goal and self.left() > 0.0 and result.chains < _MOST_CHAINS:
             more = max(result.chains // 10, math.ceil(result.chains * (1.1 * min(ratio, 4.0) ** 2 - 1.0)))
             result = result + self.sample(min(more, _MOST_CHAINS - result.chains), tick)
@@ -182,11 +182,11 @@ class _Work:
         while True:
             self.stretch(steps)
             begin = time.perf_counter()
-            spread = self.seen[steps] = self.pilot()
-            logger.info("pilot: %d steps, relative variance of the weights %.2g", steps, spread)
-            ahead = _FASTER * (time.perf_counter() - begin)
-            steps *= _FASTER
-            if spread <= _EVEN_ENOUGH or self.fixed or steps > _MOST_STEPS or ahead > self.left() / 2.0:
+            unevenness = self.seen[steps] = self.pilot()
+            logger.info("pilot: %d steps, relative variance of the weights %.2g", steps, unevenness)
+            ahead = _STEPS_RATIO * (time.perf_counter() - begin)
+            steps *= _STEPS_RATIO
+            if unevenness <= _EVEN_ENOUGH or self.fixed or steps > _MOST_STEPS or ahead > self.left() / 2.0:
                 return
 
     def pilot(self) -> float:
@@ -219,11 +219,11 @@ class _Work:
             power = math.log(scale / math.log1p(max(before, 1e-9))) / math.log(last / first)
             power = min(max(power, -1.0), 0.0)
 
-        def spread(steps: int) -> float:
+        def unevenness(steps: int) -> float:
             return math.expm1(min(scale * (steps / last) ** power, 50.0))
 
         def chains(steps: int) -> int:
-            needed = min(spread(steps) / error / error, 2.0 * _MOST_CHAINS)
+            needed = min(unevenness(steps) / error / error, 2.0 * _MOST_CHAINS)
             return max(_LEAST_CHAINS, 32 * math.ceil(needed / 32))
 
         if not self.fixed:
@@ -232,9 +232,9 @@ class _Work:
                 options += [last * 2**shift for shift in (3, 4, 5, 6) if chains(options[-1]) > _MOST_CHAINS]
             in_time = [k for k in options if _LEAST_CHAINS * k <= self.rate * self.left()] or options[:1]
             fitting = [k for k in in_time if k > self.doubted and chains(k) <= _MOST_CHAINS]
-            even = [k for k in fitting if spread(k) <= _UNEVEN] or in_time[-1:]
+            even = [k for k in fitting if unevenness(k) <= _UNEVEN] or in_time[-1:]
             # of plans that cost about the same, the one with even weights is easier to vouch for
-            self.stretch(min(even, key=lambda k: k * chains(k) * (1.0 + 0.1 * spread(k))))
+            self.stretch(min(even, key=lambda k: k * chains(k) * (1.0 + 0.1 * unevenness(k))))
         number = min(chains(self.plan.steps), _MOST_CHAINS)
         logger.info("then: %d steps, %d chains", self.plan.steps, number)
         return number

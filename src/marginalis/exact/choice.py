@@ -16,7 +16,7 @@ from ..parallel.progress import ticker
 from ..parallel.threads import Tick, cores
 from .factored import factored_way
 from .parts import isolated, log_z_of_isolated, pieces, submodel
-from .ways import EPS, PROMISED, SOON, WAYS, Way
+from .ways import EPS, PROMISED, SOON, WAYS, ExactMethod
 
 METHODS = ("auto", *WAYS)
 
@@ -93,7 +93,7 @@ def _summable(model: Any) -> MRF | FactorModel:
     return as_model(model)
 
 
-def _vouched(way: Way, offset: float, threads: int, tick: Tick) -> float:
+def _vouched(way: ExactMethod, offset: float, threads: int, tick: Tick) -> float:
     """Return what a way finds, plus the offset, or raise a ValueError if rounding may have spoiled it."""
     with np.errstate(over="ignore", invalid="ignore"):  # an overflow is no warning but an error, below
         try:
@@ -114,12 +114,14 @@ def _vouched(way: Way, offset: float, threads: int, tick: Tick) -> float:
 
 def cheapest(
     model: MRF | FactorModel, *, method: str = "auto", threads: int | None = None, max_seconds: float = 3600.0
-) -> tuple[str, Way]:
+) -> tuple[str, ExactMethod]:
     """Return the method that `exact_log_z` would try first, or raise its error."""
     return _applicable(model, method, cores(threads), max_seconds)[0]
 
 
-def _applicable(model: MRF | FactorModel, method: str, threads: int, max_seconds: float) -> list[tuple[str, Way]]:
+def _applicable(
+    model: MRF | FactorModel, method: str, threads: int, max_seconds: float
+) -> list[tuple[str, ExactMethod]]:
     """Return the methods that apply and fit the time, cheapest first; at least one, or raise."""
     one_of(method, METHODS, "method")
     limit = real_number(max_seconds, "max_seconds")
@@ -127,7 +129,7 @@ def _applicable(model: MRF | FactorModel, method: str, threads: int, max_seconds
         apart = _without_isolated(model, threads, limit)
         if apart is not None:
             return apart
-    found: list[tuple[str, Way]] = []
+    found: list[tuple[str, ExactMethod]] = []
     names = METHODS[1:] if method == "auto" else (method,)
     if isinstance(model, FactorModel):
         found = [(name, factored_way(model)) for name in names if name == "elimination"]
@@ -154,7 +156,7 @@ def _applicable(model: MRF | FactorModel, method: str, threads: int, max_seconds
     )
 
 
-def _without_isolated(model: MRF, threads: int, max_seconds: float) -> list[tuple[str, Way]] | None:
+def _without_isolated(model: MRF, threads: int, max_seconds: float) -> list[tuple[str, ExactMethod]] | None:
     """Return the ways for a model with many isolated variables, which are summed at once; None for other models."""
     if not model.is_sparse or model.n_variables <= _MANY:
         return None
@@ -163,14 +165,14 @@ def _without_isolated(model: MRF, threads: int, max_seconds: float) -> list[tupl
         return None
     value, size = log_z_of_isolated(model, *alone)
     if all(side.all() for side in alone):
-        return [("parts", Way(0.0, "variables without couplings", lambda threads, tick: value, lambda _: size))]
+        return [("parts", ExactMethod(0.0, "variables without couplings", lambda threads, tick: value, lambda _: size))]
     rest = _applicable(submodel(model, ~alone[0], ~alone[1]), "auto", threads, max_seconds)
     return [(name, _plus(way, value, size)) for name, way in rest]
 
 
-def _plus(way: Way, value: float, size: float) -> Way:
+def _plus(way: ExactMethod, value: float, size: float) -> ExactMethod:
     """Return a way that adds a value, of terms of this size, to what another one finds."""
-    return Way(
+    return ExactMethod(
         way.seconds,
         way.size,
         lambda threads, tick: value + way.run(threads, tick),
@@ -186,7 +188,7 @@ def eliminate(model: MRF) -> float | None:
     return _vouched(way, 0.0, 1, lambda fraction: None)
 
 
-def _by_parts(model: MRF, threads: int, max_seconds: float) -> Way | None:
+def _by_parts(model: MRF, threads: int, max_seconds: float) -> ExactMethod | None:
     """Sum each connected part by its own cheapest method."""
     count = model.connected_parts[2]
     if count < 2:
@@ -200,7 +202,7 @@ def _by_parts(model: MRF, threads: int, max_seconds: float) -> Way | None:
         sizes[:] = np.abs(values).tolist()
         return math.fsum(values)
 
-    return Way(seconds, f"{count} connected parts", run, lambda value: sum(sizes))
+    return ExactMethod(seconds, f"{count} connected parts", run, lambda value: sum(sizes))
 
 
 def duration(seconds: float) -> str:

@@ -8,10 +8,10 @@ import math
 from ..models.factors import FactorModel
 from .elimination import MAX_LOG2_TABLE, eliminate_factors
 from .ordering import elimination_order, table_entries
-from .ways import ENTRIES_PER_SECOND, Way, log2_seconds
+from .ways import ENTRIES_PER_SECOND, ExactMethod, log2_seconds
 
 
-def factored_way(model: FactorModel) -> Way:
+def factored_way(model: FactorModel) -> ExactMethod:
     """Return how elimination sums a model of factors (offset left out); forever if its tables would be too large."""
     edges = sorted({pair for scope in model.scopes for pair in itertools.combinations(sorted(scope), 2)})
     order, width = elimination_order(model.n_variables, edges, model.cards)
@@ -26,7 +26,7 @@ def factored_way(model: FactorModel) -> Way:
             raise ValueError("Z = 0: the factors contradict each other, no state is possible")
         return value
 
-    return Way(
+    return ExactMethod(
         log2_seconds(entries, ENTRIES_PER_SECOND) + 1e-4 * model.n_variables,
         f"variable elimination with tables of 2^{width:.0f} entries",
         run,

@@ -35,7 +35,7 @@ _UNIFORMS_AT_ONCE = 1 << 22
 _TYPICAL_CHAINS = 1000  # the choice between the ways must not depend on how many are asked for at a time
 
 
-class Way(NamedTuple):
+class SampleMethod(NamedTuple):
     """One way to sample a model: what it costs, and how to prepare it."""
 
     seconds: float  # once
@@ -56,7 +56,7 @@ def sample_visible(
     The name of the way comes with it: ``"enumeration"`` of the states of a side, ``"elimination"`` on a sparse
     graph, or ``"gaussian"`` where both sides are. None if none of them would finish within `max_seconds`.
     """
-    found: list[tuple[str, Way]] = []
+    found: list[tuple[str, SampleMethod]] = []
     for name, way_of in WAYS.items():
         if name == "elimination" and any(way.cost(_TYPICAL_CHAINS) < SOON for _, way in found):
             continue  # finding an order is work in itself
@@ -72,7 +72,7 @@ def sample_visible(
     return None
 
 
-def draw(model: MRF, way: Way, seed: int, chains: NDArray[np.uint64]) -> Array | None:
+def draw(model: MRF, way: SampleMethod, seed: int, chains: NDArray[np.uint64]) -> Array | None:
     """Sample one way, a bounded number of chains at a time."""
     sample = way.prepare()
     if sample is None:
@@ -85,7 +85,7 @@ def draw(model: MRF, way: Way, seed: int, chains: NDArray[np.uint64]) -> Array |
     return rows
 
 
-def _enumeration(model: MRF) -> Way | None:
+def _enumeration(model: MRF) -> SampleMethod | None:
     """Invert the cumulative probabilities of all states of one side; draw the other one given it.
 
     On a graph that is not bipartite it is the visible side.
@@ -104,7 +104,7 @@ def _enumeration(model: MRF) -> Way | None:
     side = model.transposed() if swap else model
     if log2_states(side.visible_units, side.n_visible) > _MOST_STATES:
         return None
-    return Way(
+    return SampleMethod(
         log2_seconds(min(visible, hidden), FEATURES_PER_SECOND),
         1e-6 + swap * _seconds_to_complete(natural),
         2 + swap * model.n_visible,
@@ -134,7 +134,7 @@ def _state_sampler(side: MRF, whole: Natural | None) -> Sampler | None:
     return sample
 
 
-def _elimination(model: MRF) -> Way | None:
+def _elimination(model: MRF) -> SampleMethod | None:
     """Draw the variables of a discrete model of low width one by one, in reverse order of their elimination."""
     found = ordered_factors(model, stop_above=_MOST_ENTRIES)
     if found is None:
@@ -147,7 +147,7 @@ def _elimination(model: MRF) -> Way | None:
         return None
     side = Side.of(model.visible_units, len(model.visible_bias))
     assert side is not None
-    return Way(
+    return SampleMethod(
         entries / ENTRIES_PER_SECOND + 1e-4 * n,
         1e-7 * n,
         n,
@@ -179,7 +179,7 @@ def _backward_sampler(parts: Factors, order: list[int], side: Side) -> Sampler:
     return sample
 
 
-def _gaussian(model: MRF) -> Way | None:
+def _gaussian(model: MRF) -> SampleMethod | None:
     """Draw the smaller side of a Gaussian model from its marginal law, and the other one given it.
 
     On a graph that is not bipartite the visible side is drawn at once.
@@ -192,7 +192,7 @@ def _gaussian(model: MRF) -> Way | None:
         return None
     w, b, c = natural.weights, natural.visible_bias, natural.hidden_bias
     law = (w, b, c, v.gamma, h.gamma, None) if swap else (w.T, c, b, h.gamma, v.gamma, natural.lateral)
-    return Way(
+    return SampleMethod(
         2e-10 * n * (n**2 + w.size),
         1e-9 * n**2 + 1e-7 * n + swap * _seconds_to_complete(natural),
         n + swap * model.n_visible,
@@ -235,7 +235,7 @@ def _product(matrix: Any, rows: Array) -> Array:
     return np.ascontiguousarray((sp.csr_array(matrix) @ rows.T).T)
 
 
-WAYS: dict[str, Callable[[MRF], Way | None]] = {
+WAYS: dict[str, Callable[[MRF], SampleMethod | None]] = {
     "gaussian": _gaussian,
     "enumeration": _enumeration,
     "elimination": _elimination,

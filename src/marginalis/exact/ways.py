@@ -34,7 +34,7 @@ EPS = 2.0**-52
 SOON = 0.2  # seconds: do not look for a better way than this
 
 
-class Way(NamedTuple):
+class ExactMethod(NamedTuple):
     """A method that applies to a model: about how long it takes, and the sum itself (offset left out).
 
     `adds`: about how large the numbers are, all together, that it adds up to come to a value. Where they nearly
@@ -52,14 +52,14 @@ class Way(NamedTuple):
         return EPS * self.adds(0.0) <= PROMISED
 
 
-def _enumeration(model: MRF, threads: int) -> Way | None:
+def _enumeration(model: MRF, threads: int) -> ExactMethod | None:
     if model.spin_form is not None and not jit_is_off():
         turned = model.transposed() if model.is_bipartite and model.n_visible > model.n_hidden else model
         n, m = turned.n_visible, turned.n_hidden
         what = "the smaller side has" if model.is_bipartite else "without those summed in closed form there are"
         form, units, constant, adds = _two_state_form(turned)
         work = max(m, 1) if model.is_bipartite else m + _LATERAL
-        return Way(
+        return ExactMethod(
             log2_seconds(n + math.log2(work), _PAIRS_PER_SECOND * threads),
             f"{what} {n} units: an exact sum over 2^{n} states x {m} units",
             lambda threads, tick: constant + enumerate_log_z(form, units, threads, tick),
@@ -75,7 +75,7 @@ def _enumeration(model: MRF, threads: int) -> Way | None:
     swap = model.is_bipartite and sizes[1] < sizes[0]
     turned = model.transposed() if swap else model
     features = len(turned.hidden_bias) + 8 + (0 if model.is_bipartite else len(turned.visible_bias))
-    return Way(
+    return ExactMethod(
         log2_seconds(states + math.log2(features), FEATURES_PER_SECOND),
         f"{'the smaller side has' if model.is_bipartite else 'there are'} 2^{states:.1f} states: an exact sum",
         lambda threads, tick: enumerate_states(turned, tick),
@@ -109,7 +109,7 @@ def _two_state_form(
     return model.natural, (v, h), 0.0, _adds(model)
 
 
-def _gaussian_against_two_states(model: MRF) -> Way | None:
+def _gaussian_against_two_states(model: MRF) -> ExactMethod | None:
     """Integrate out a Gaussian side first, so that its size does not matter to the sum over the other."""
     turned = model if isinstance(model.visible_units, Gaussian) else model.transposed()
     w = turned.natural
@@ -117,7 +117,7 @@ def _gaussian_against_two_states(model: MRF) -> Way | None:
     if not (isinstance(v, Gaussian) and isinstance(h, TwoState)) or turned.n_hidden > 24 or 0 in w.weights.shape:
         return None
     values = h.offset - h.scale, h.offset + h.scale
-    return Way(
+    return ExactMethod(
         log2_seconds(turned.n_hidden, ENTRIES_PER_SECOND / 10),
         f"an exact sum over 2^{turned.n_hidden} states",
         lambda threads, tick: gaussian_discrete_log_z(w.weights, w.visible_bias, v.gamma, w.hidden_bias, values),
@@ -125,7 +125,7 @@ def _gaussian_against_two_states(model: MRF) -> Way | None:
     )
 
 
-def _gaussians_first(model: MRF) -> Way | None:
+def _gaussians_first(model: MRF) -> ExactMethod | None:
     """Integrate the Gaussian side of any graph out, which couples the discrete variables, and sum over these."""
     v, h = model.visible_units, model.hidden_units
     if isinstance(v, Gaussian) == isinstance(h, Gaussian) or (isinstance(v, Gaussian) and model.n_visible > MOST_DENSE):
@@ -143,7 +143,7 @@ def _gaussians_first(model: MRF) -> Way | None:
         return constant + value
 
     rate = _PAIRS_PER_SECOND if isinstance(units, TwoState) else FEATURES_PER_SECOND
-    return Way(
+    return ExactMethod(
         log2_seconds(states + math.log2(n + _LATERAL), rate) + 1e-9 * len(model.visible_bias) ** 3,
         f"an exact sum over 2^{states:.1f} states",
         run,
@@ -171,7 +171,7 @@ def _spins_add(model: MRF) -> Callable[[float], float]:
     return lambda value: size
 
 
-def _layers(model: MRF, threads: int) -> Way | None:
+def _layers(model: MRF, threads: int) -> ExactMethod | None:
     if model.spin_form is None:
         return None
     form, units, constant, adds = _two_state_form(model)
@@ -181,7 +181,7 @@ def _layers(model: MRF, threads: int) -> Way | None:
     if arrays is None or len(arrays[1]) < 3:
         return None
     cost = layers_cost([len(b) for b in arrays[1]])
-    return Way(
+    return ExactMethod(
         log2_seconds(cost, ENTRIES_PER_SECOND),
         f"a layer-by-layer sum of 2^{cost:.0f} steps",
         lambda threads, tick: constant + layers_log_z(*arrays, units),
@@ -189,7 +189,7 @@ def _layers(model: MRF, threads: int) -> Way | None:
     )
 
 
-def _transfer(model: MRF, threads: int) -> Way | None:
+def _transfer(model: MRF, threads: int) -> ExactMethod | None:
     grid = grid_arrays(model)
     if grid is None:
         return None
@@ -197,7 +197,7 @@ def _transfer(model: MRF, threads: int) -> Way | None:
 
     operations, entries = transfer_cost(grid.field.shape, grid.periodic, grid.diagonal is not None)
     constant = model.spin_form.constant  # type: ignore[union-attr]
-    return Way(
+    return ExactMethod(
         math.inf if entries > _MOST_ENTRIES else log2_seconds(operations, ENTRIES_PER_SECOND),
         f"a site-by-site transfer with tables of 2^{entries:.0f} entries",
         lambda threads, tick: constant + transfer_log_z(*grid, threads=threads, tick=tick),
@@ -205,14 +205,14 @@ def _transfer(model: MRF, threads: int) -> Way | None:
     )
 
 
-def _elimination(model: MRF, threads: int) -> Way | None:
+def _elimination(model: MRF, threads: int) -> ExactMethod | None:
     found = ordered_factors(model)
     if found is None:
         return None
     parts, order, width = found
     # on other graphs than bipartite ones many tables may be as large as the largest
     entries = width if model.is_bipartite or width > _MOST_ENTRIES else _log2_entries(parts, order)
-    return Way(
+    return ExactMethod(
         math.inf if width > _MOST_ENTRIES else log2_seconds(entries, ENTRIES_PER_SECOND) + 1e-4 * len(parts.cards),
         f"variable elimination with tables of 2^{width:.0f} entries",
         lambda threads, tick: eliminate_log_z(*parts, order),
@@ -224,7 +224,7 @@ def _log2_entries(parts: Factors, order: list[int]) -> float:
     return math.log2(max(1, table_entries(parts.edges, parts.cards, order)))
 
 
-def _kac_ward(model: MRF, threads: int) -> Way | None:
+def _kac_ward(model: MRF, threads: int) -> ExactMethod | None:
     grid = grid_arrays(model)
     if grid is None or any(grid.periodic) or grid.field.any() or grid.diagonal is not None:
         return None
@@ -234,7 +234,7 @@ def _kac_ward(model: MRF, threads: int) -> Way | None:
     # the same determinant, eliminated row by row: for large lattices it needs far less memory than an LU
     planar = kac_ward_log_z if n <= _LU_SITES else boundary_log_z
     constant = model.spin_form.constant  # type: ignore[union-attr]
-    return Way(
+    return ExactMethod(
         3e-7 * n**1.5 + 1e-3,
         f"a Kac-Ward determinant of {n} sites",
         lambda threads, tick: constant + planar(grid.horizontal, grid.vertical),
@@ -242,7 +242,7 @@ def _kac_ward(model: MRF, threads: int) -> Way | None:
     )
 
 
-def _kaufman(model: MRF, threads: int) -> Way | None:
+def _kaufman(model: MRF, threads: int) -> ExactMethod | None:
     grid = grid_arrays(model)
     if grid is None or not all(grid.periodic) or grid.field.any() or grid.diagonal is not None:
         return None
@@ -253,7 +253,7 @@ def _kaufman(model: MRF, threads: int) -> Way | None:
     if (across < 0 and columns % 2) or (down < 0 and rows % 2):  # frustrated
         return None
     constant = model.spin_form.constant  # type: ignore[union-attr]
-    return Way(
+    return ExactMethod(
         1e-4,
         "Kaufman's formula",
         lambda threads, tick: constant + kaufman_log_z(rows, columns, float(across), float(down)),
@@ -261,12 +261,12 @@ def _kaufman(model: MRF, threads: int) -> Way | None:
     )
 
 
-def _gaussian(model: MRF, threads: int) -> Way | None:
+def _gaussian(model: MRF, threads: int) -> ExactMethod | None:
     w = model.natural
     v, h = w.visible_units, w.hidden_units
     if not (isinstance(v, Gaussian) and isinstance(h, Gaussian)):
         return None
-    return Way(
+    return ExactMethod(
         gaussian_seconds(w.weights, w.lateral),
         "a Gaussian closed form",
         lambda threads, tick: interruptible(
@@ -276,7 +276,7 @@ def _gaussian(model: MRF, threads: int) -> Way | None:
 
 
 # elimination last: it is not asked where another one is quick
-WAYS: dict[str, Callable[[MRF, int], Way | None]] = {
+WAYS: dict[str, Callable[[MRF, int], ExactMethod | None]] = {
     "enumeration": _enumeration,
     "layers": _layers,
     "transfer": _transfer,

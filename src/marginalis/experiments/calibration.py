@@ -182,7 +182,7 @@ def _judge(rows: Array) -> dict[str, Any]:
         ends |= {name: f(few) for name, f in SLOW.items()}
     spread = sample.log_mean - sample.log_mean.mean()
     return {
-        "warned": np.array([bool(confidence.doubts(row)) for row in rows]),
+        "warned": np.array([bool(confidence.warnings_of(row)) for row in rows]),
         "covered": {name: (low <= 0.0) & (high >= 0.0) for name, (low, high) in ends.items()},
         "width": {name: high - low for name, (low, high) in ends.items()},
         "ess": sample.w.sum(axis=1) ** 2 / (sample.w**2).sum(axis=1),

@@ -46,8 +46,8 @@ def from_edges(
     up.
     """
     pairs, n = _edges(edges, n)
-    j = spread(coupling, (len(pairs),), "coupling")
-    b = spread(field, (n,), "field")
+    j = as_shape(coupling, (len(pairs),), "coupling")
+    b = as_shape(field, (n,), "field")
     return _on_graph(pairs, j, b, _kind(units, n, precision), temperature, labels)
 
 
@@ -76,7 +76,7 @@ def from_matrix(
         raise ValueError("couplings is neither symmetric nor a triangle")
     links = sp.coo_array(upper if upper.nnz else lower)
     pairs = np.stack(links.coords, axis=1).astype(np.int64)
-    b = spread(field, (n,), "field")
+    b = as_shape(field, (n,), "field")
     return _on_graph(pairs, links.data, b, _kind(units, n, precision), temperature, labels)
 
 
@@ -186,7 +186,7 @@ def potts(
     `field` is one number, one per state (q,), or one per variable and state (n, q).
     """
     pairs, n = _edges(edges, n)
-    pairs, j = _merge(pairs, spread(coupling, (len(pairs),), "coupling"))
+    pairs, j = _merge(pairs, as_shape(coupling, (len(pairs),), "coupling"))
     return potts_model(pairs, n, q, j, field, temperature)
 
 
@@ -202,8 +202,8 @@ def potts_model(
     """Potts model on edges that have been checked already."""
     q = whole(q, "q", 2, 10**6)
     check_room(50 * (n + len(pairs)) * q, "q", q)
-    j = spread(coupling, (len(pairs),), "coupling")
-    b = spread(field, (n, q), "field", (q,))
+    j = as_shape(coupling, (len(pairs),), "coupling")
+    b = as_shape(field, (n, q), "field", (q,))
     states = np.arange(q)
     entries = ((pairs[:, :1] * q + states).ravel(), (pairs[:, 1:] * q + states).ravel())
     links = sp.csr_array((np.repeat(j, q), entries), shape=(n * q, n * q))
@@ -247,7 +247,7 @@ def from_tables(
     return arrange(Categorical(tuple(sizes.tolist())), np.concatenate(phi), links, temperature=temperature)
 
 
-def spread(value: ArrayLike, shape: tuple[int, ...], argument: str, *also: tuple[int, ...]) -> Array:
+def as_shape(value: ArrayLike, shape: tuple[int, ...], argument: str, *also: tuple[int, ...]) -> Array:
     """Return `value` as an array of this shape: given whole, as one number, or in one of the shapes `also`."""
     if 0 in shape:
         return np.zeros(shape)

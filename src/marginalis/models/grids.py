@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from ..checks import check_room, plain_array, real_array, shown, whole
 from .arrange import arrange
 from .forms import Grid, Indices, Split
-from .graphs import potts_model, spread
+from .graphs import as_shape, potts_model
 from .model import MRF
 from .units import SPIN, Array
 
@@ -36,7 +36,7 @@ def ising_grid(
     With `triangular`, in two dimensions, a third direction joins (r, c)–(r+1, c+1).
     """
     grid = _grid(shape, periodic, triangular)
-    b = spread(field, grid.shape, "field").ravel()
+    b = as_shape(field, grid.shape, "field").ravel()
     here, there = _bonds(grid)
     data = np.concatenate([j.ravel()[at] for at, j in zip(here, _couplings(grid, coupling), strict=True)])
     if not _is_bipartite(grid):
@@ -172,5 +172,5 @@ def _couplings(grid: Grid, coupling: ArrayLike | Sequence[ArrayLike]) -> list[Ar
         missing = [int(a in axes and not grid.periodic[a]) for a in range(dimensions)]
         if array.shape == tuple(n - m for n, m in zip(grid.shape, missing, strict=True)):
             array = np.pad(array, [(0, m) for m in missing])
-        arrays.append(spread(array, grid.shape, name))
+        arrays.append(as_shape(array, grid.shape, name))
     return arrays

@@ -12,7 +12,7 @@ from numba import types
 from numba.core import cgutils, config
 from numba.extending import intrinsic
 
-from .vector import LANES, Vector, call, constant, float_format, spread
+from .vector import LANES, Vector, broadcast, call, constant, float_format
 
 _I32 = ir.IntType(32)
 _features = llvm.get_host_cpu_features()
@@ -146,7 +146,7 @@ def rise(typingctx: Any, now: Any, before: Any, slope: Any, per_step: Any) -> An
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         now, before, slope = args[:3]
-        scale = spread(builder, context.cast(builder, args[3], sig.args[3], sig.args[0].elem))
+        scale = broadcast(builder, context.cast(builder, args[3], sig.args[3], sig.args[0].elem))
         integers, _, _ = float_format(now.type)
         differ = builder.xor(builder.bitcast(now, integers), builder.bitcast(before, integers))
         alike = builder.icmp_signed(">=", differ, constant(integers, 0))

@@ -62,7 +62,7 @@ def _ir_type(elem: types.Type) -> ir.VectorType:
     return ir.VectorType(_IR[elem], LANES)
 
 
-def spread(builder: Any, scalar: Any) -> Any:
+def broadcast(builder: Any, scalar: Any) -> Any:
     vector = ir.VectorType(scalar.type, LANES)
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, _I32(0))
     return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(_I32, LANES), None))
@@ -114,7 +114,7 @@ def _operator(op: Any, on_float: Callable | None, on_int: Callable | None) -> No
 
 def _as_vectors(context: Any, builder: Any, vector: Vector, kinds: Any, values: Any) -> list[Any]:
     return [
-        x if isinstance(kind, Vector) else spread(builder, context.cast(builder, x, kind, vector.elem))
+        x if isinstance(kind, Vector) else broadcast(builder, context.cast(builder, x, kind, vector.elem))
         for kind, x in zip(kinds, values, strict=True)
     ]
 
@@ -178,7 +178,7 @@ def _element(context: Any, builder: Any, sig: Any, args: Any, kind: Any) -> Any:
 @intrinsic
 def splat(typingctx: Any, scalar: Any) -> Any:
     """Return the same number in every lane."""
-    return Vector(scalar)(scalar), lambda context, builder, sig, args: spread(builder, args[0])
+    return Vector(scalar)(scalar), lambda context, builder, sig, args: broadcast(builder, args[0])
 
 
 @intrinsic
