@@ -288,4 +288,4 @@ def test_where_doubts_begin():
         seen.add(round(index, 1))
     assert {0.6, 0.7, 0.8} <= seen
     # the standard deviation of Gaussian log-weights from their quartiles
-    assert confidence.spread(1.7 * grid) == pytest.approx(1.7, rel=2e-3)
+    assert confidence.log_spread(1.7 * grid) == pytest.approx(1.7, rel=2e-3)
