@@ -51,7 +51,7 @@ def _flag(name: str) -> inspect.Parameter:
     hint = get_type_hints(RunOptions)[name]
     kinds = get_args(hint) or (hint,)
     default = DEFAULTS[name]  # type: ignore[literal-required]
-    kind: Any = int if int in kinds else str
+    kind: Any = int if int in kinds and str not in kinds else str  # an array may be a whole number, too
     text = _HELP.get(name, notes()[name].capitalize() + ".")
     if get_origin(hint) is Literal:
         text = ", ".join(get_args(hint))
