@@ -39,7 +39,7 @@ def main() -> None:
 
     # Independent pixels are an RBM without weights; one count is added so that no pixel is impossible.
     p = (train.sum(axis=0) + 1) / (len(train) + 2)
-    pixels = np.zeros((64, 1)), np.log(p / (1 - p)), np.zeros(1)
+    pixels = np.zeros((64, 1)), np.log(p / (1 - p)), np.zeros(1), "binary"
     scores = [mg.log_likelihood(pixels, rows) for rows in (train, test)]
     print(line("independent pixels", *scores, scores[1].mean))  # its pseudo-likelihood is its likelihood
 
