@@ -38,6 +38,7 @@ __all__ = [
     "from_tables",
     "ising_grid",
     "load",
+    "load_estimate",
     "load_updates",
     "log_likelihood",
     "plots",

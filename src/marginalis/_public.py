@@ -7,6 +7,7 @@ from .answers.curve import Curve as Curve
 from .answers.difference import Difference as Difference
 from .answers.difference import difference as difference
 from .answers.estimate import Estimate as Estimate
+from .answers.estimate import load_estimate as load_estimate
 from .answers.estimating import estimate as estimate
 from .answers.likelihood import LogLikelihood as LogLikelihood
 from .answers.likelihood import log_likelihood as log_likelihood
