@@ -130,6 +130,20 @@ def test_errors_cover_as_promised(name, resample):
     assert np.abs(z.mean(axis=0)).max() * np.sqrt(len(z)) < 4.5  # no bias that shows
 
 
+@pytest.mark.parametrize("units", ["spin", "categorical:3"])
+def test_what_no_chain_has_seen_is_allowed_for(units):
+    """Strong couplings: products at an end of their range, away from which they come once in a million."""
+    rng = np.random.default_rng(8)
+    model = mg.rbm(2.0 * rng.normal(size=(9, 9)), 0.2 * rng.normal(size=9), 0.2 * rng.normal(size=9), units=units)
+    exact = mg.expectations(model, exact=True)
+    low = 0.0 if "categorical" in units else -1.0
+    rare = np.minimum(exact.correlations - low, 1.0 - exact.correlations) < 1e-3
+    assert rare.any()
+    for seed in range(5):
+        got = mg.expectations(model, exact=False, steps=200, chains=400, seed=seed)
+        assert np.abs(scores(got, exact)).max() < 4.5
+
+
 def test_gaussians_in_closed_form():
     rng = np.random.default_rng(1)
     model = mg.rbm(

@@ -41,7 +41,8 @@ class Expectations(Answer):
 
     `means` are those of the features: one per variable, for a categorical variable one per state. `correlations` are
     the means of products x_a x_b of the coupled features `pairs`, numbered as in `means`; see `feature` for their
-    names. `functions` and `function_errors` hold what was asked for by name.
+    names. `functions` and `function_errors` hold what was asked for by name. Errors of means and correlations at an end
+    of their range (a state that is hardly ever seen) are at least one in the effective number of chains.
     """
 
     means: Array
@@ -274,12 +275,12 @@ def _of_factors(model: FactorModel, exact: bool | None, has_functions: bool, beg
 def _from_chains(states: FinalStates, what: Features, functions: dict[str, Function]) -> Expectations:
     moves, chains, _ = states.visible.shape
     units = states.model.natural.hidden_units
-    own, rows = (np.empty((moves, chains, states.model.n_features)) for _ in range(2))
+    own, rows = (np.empty((states.model.n_features, moves, chains)) for _ in range(2))
     sums: dict[str, list[Array]] = {name: [] for name in functions}
     for k in range(moves):
         hidden_means, hidden = units.mean(states.fields(k)), states.hidden(k)
-        own[k] = states.in_order(states.visible_means(k, hidden), hidden_means)
-        rows[k] = states.in_order(states.visible[k], hidden_means)
+        own[:, k] = states.in_order(states.visible_means(k, hidden), hidden_means).T
+        rows[:, k] = states.in_order(states.visible[k], hidden_means).T
         if functions:
             drawn = states.in_order(states.visible[k], hidden)
             drawn.flags.writeable = False
@@ -287,11 +288,14 @@ def _from_chains(states: FinalStates, what: Features, functions: dict[str, Funct
                 sums[name].append(evaluated(function, name, drawn))
     means, mean_errors = states.average(own)
     products, product_errors = states.average_products(rows, what.pairs)
+    mean_errors = states.unseen(means, mean_errors, *what.values.T)
+    ends = (what.values[what.pairs[:, 0], :, None] * what.values[what.pairs[:, 1], None, :]).reshape(-1, 4)
+    product_errors = states.unseen(products, product_errors, ends.min(axis=1), ends.max(axis=1))
     values: dict[str, Array] = {}
     errors: dict[str, Array] = {}
     for name, found in sums.items():
         shape = found[0].shape[1:]
-        average = states.average(np.stack(found).reshape(moves, chains, -1))
+        average = states.average(np.moveaxis(np.stack(found).reshape(moves, chains, -1), 2, 0))
         values[name], errors[name] = (x.reshape(shape) for x in average)
     if not all(np.isfinite(x).all() for x in (means, products, *values.values())):
         raise ValueError("mean values are not finite: the parameters are too large for floating point")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,8 @@ logger = logging.getLogger("marginalis")
 MOVES = 10
 _STATE_BYTES = 1 << 28
 _ROUNDING = 2.0**-48  # of the values, in a mean
-_NUMBERS_AT_ONCE = 1 << 20
-_LEAST, _LEAST_OF_POPULATIONS = 0.35, 0.7  # effective parts of all chains that make no doubt
+_NUMBERS_AT_ONCE = 1 << 18
+_LEAST, _LEAST_OF_POPULATIONS = 0.5, 0.7  # effective parts of all chains that make no doubt
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,38 +82,57 @@ class FinalStates:
         rows[:, at_v], rows[:, at_h] = visible, hidden
         return rows
 
+    @cached_property
+    def weights(self) -> Array:
+        """Weights of all states, [move, chain], which add up to 1."""
+        weights = np.exp(self.log_weights - self.log_weights.max())
+        return np.asarray(weights / weights.sum())
+
     def average(self, values: Array) -> tuple[Array, Array]:
-        """Weighted mean of values [move, chain, number], and its standard error.
+        """Weighted mean of each row of values [number, move, chain], and its standard error."""
+        return self._averages((values * self.weights).sum(axis=1), np.abs(values).max(axis=(1, 2)))
+
+    def average_products(self, columns: Array, pairs: Any) -> tuple[Array, Array]:
+        """Average products of pairs of rows of columns [feature, move, chain], some pairs at a time."""
+        weighted, sizes = columns * self.weights, np.abs(columns).max(axis=(1, 2))
+        means, errors = np.empty(len(pairs)), np.empty(len(pairs))
+        step = max(1, _NUMBERS_AT_ONCE // columns.shape[2])
+        for first in range(0, len(pairs), step):
+            part = slice(first, first + step)
+            a, b = pairs[part].T
+            sums = sum(weighted[a, k] * columns[b, k] for k in range(columns.shape[1]))
+            means[part], errors[part] = self._averages(sums, sizes[a] * sizes[b])
+        return means, errors
+
+    def _averages(self, sums: Any, sizes: Array) -> tuple[Array, Array]:
+        """Return means and errors from weighted values [number, chain], which are at most `sizes`.
 
         By the jackknife: the mean without each chain, or population, in turn. What it finds of bias, as the ratio of
         two sums has it, counts as an error, too.
         """
-        moves, chains, width = values.shape
-        groups = self.groups
-        weights = np.exp(self.log_weights - self.log_weights.max())
-        weights = (weights / weights.sum()).reshape(moves, groups, -1)
-        values = values.reshape(moves, groups, chains // groups, width)
-        own = weights.sum(axis=(0, 2))
-        sums = np.einsum("mgc,mgcx->gx", weights, values)
-        mean = sums.sum(axis=0)
-        if groups == 1:
-            return mean, np.full(width, math.inf)
+        n = self.groups
+        own = self.weights.sum(axis=0).reshape(n, -1).sum(axis=1)
+        sums = sums.reshape(len(sums), n, -1).sum(axis=2)
+        mean = sums.sum(axis=1)
+        if n == 1:
+            return mean, np.full(len(mean), math.inf)
         with np.errstate(divide="ignore", invalid="ignore"):
-            without = (mean - sums) / (1.0 - own)[:, None] - mean
-            bias = (groups - 1.0) * without.mean(axis=0)
-            squares = (groups - 1.0) / groups * ((without - without.mean(axis=0)) ** 2).sum(axis=0)
-            error = np.maximum(np.sqrt(squares + bias**2), _ROUNDING * np.abs(values).max(axis=(0, 1, 2)))
+            without = (mean[:, None] - sums) / (1.0 - own) - mean[:, None]
+            off = without.mean(axis=1)
+            squares = (n - 1.0) / n * ((without - off[:, None]) ** 2).sum(axis=1)
+            error = np.maximum(np.sqrt(squares + ((n - 1.0) * off) ** 2), _ROUNDING * sizes)
         return mean, np.where(np.isfinite(error), error, math.inf)
 
-    def average_products(self, rows: Array, pairs: Any) -> tuple[Array, Array]:
-        """Average products of pairs of columns of rows [move, chain, feature], some pairs at a time."""
-        step = max(1, _NUMBERS_AT_ONCE // (rows.shape[0] * rows.shape[1]))
-        found = [
-            self.average(rows[..., pairs[first : first + step, 0]] * rows[..., pairs[first : first + step, 1]])
-            for first in range(0, len(pairs), step)
-        ]
-        means, errors = ([np.zeros(0)] + [pair[side] for pair in found] for side in (0, 1))
-        return np.concatenate(means), np.concatenate(errors)
+    def unseen(self, mean: Array, error: Array, low: Array, high: Array) -> Array:
+        """Return errors of means of values in a range that allow for what no chain has seen.
+
+        Where a mean lies within one in the effective number of chains of an end of the range, what takes it away from
+        there is rarer than once in the run, and the spread does not tell: the error is at least that of one such chain.
+        """
+        last = self.weights[-1] / self.weights[-1].sum()
+        once, width = float(last @ last), high - low
+        away = np.minimum(mean - low, high - mean)
+        return np.where(away < once * width, np.maximum(error, once * width), error)
 
 
 def final_states(model: MRF, moves: int | None, workers: int, tick: Tick, given: PlanOptions) -> FinalStates:
