@@ -7,9 +7,14 @@ from .answers.curve import Curve as Curve
 from .answers.difference import Difference as Difference
 from .answers.difference import difference as difference
 from .answers.estimate import Estimate as Estimate
+from .answers.estimate import load_estimate as load_estimate
 from .answers.estimating import estimate as estimate
+from .answers.expectations import Expectations as Expectations
+from .answers.expectations import expectations as expectations
 from .answers.likelihood import LogLikelihood as LogLikelihood
 from .answers.likelihood import log_likelihood as log_likelihood
+from .answers.samples import Samples as Samples
+from .answers.samples import sample as sample
 from .answers.sequence import Along as Along
 from .answers.sequence import along as along
 from .answers.thermodynamics import Thermodynamics as Thermodynamics

@@ -6,12 +6,14 @@ import math
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..checks import Array
+from ..checks import Array, frozen, reading, real_number, shown
 from ..engines import drive
+from ..formats.results import Result, read_result, write_result
 from ..parallel.threads import Tick
 from ..sampling.held import held_variables
 from ..sampling.plan import Plan
@@ -19,7 +21,7 @@ from ..sampling.recorder import Recorder
 from ..sampling.settle import rounding_of
 from . import confidence
 from .curve import Curve
-from .record import Answer, Record, decimals, finite
+from .record import Answer, Record, decimals, finite, printable
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +62,20 @@ class Estimate(Answer):
     @cached_property
     def interval(self) -> tuple[float, float]:
         """95 % interval of F, which allows for skewed weights (see `confidence.interval`)."""
-        low, high = confidence.interval(self.log_weights)
+        return self.interval_at(0.95)
+
+    @property
+    def log_z_interval(self) -> tuple[float, float]:
+        """95 % interval of ln Z."""
+        low, high = self.interval
+        return -high, -low
+
+    def interval_at(self, level: float) -> tuple[float, float]:
+        """Return the interval of F at another level, as 0.99: it is made as that of 95 %, which was calibrated."""
+        share = real_number(level, "level")
+        if not 0.0 < share < 1.0:
+            raise ValueError(f"level is {shown(level)}; it must lie between 0 and 1, as 0.95 does")
+        low, high = confidence.interval(self.log_weights, share)
         reach = self.rounding  # nothing is surer than its last digits
         return (
             min(-self.log_z0 - high, self.free_energy - reach),
@@ -102,7 +117,7 @@ class Estimate(Answer):
                     )
         return replace(
             self,
-            log_weights=np.concatenate([self.log_weights, other.log_weights]),
+            log_weights=frozen(np.concatenate([self.log_weights, other.log_weights])),
             record=self.record.joined(other.record),
             curve=self.curve + other.curve if self.curve is not None and other.curve is not None else None,
             notes=tuple(dict.fromkeys(self.notes + other.notes)),
@@ -110,6 +125,42 @@ class Estimate(Answer):
         )
 
     __add__ = join
+
+    def __radd__(self, other: Any) -> Estimate:
+        """Return this estimate for a sum that starts from 0, as Python's `sum` does."""
+        return self if type(other) is int and other == 0 else NotImplemented
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both hold the same weights of the same chains of the same plan, however long it took."""
+        if not isinstance(other, Estimate):
+            return NotImplemented
+        return self._plain() == other._plain() and all(
+            np.array_equal(a, b) for a, b in zip(self._arrays(), other._arrays(), strict=True)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self._plain())
+
+    def _plain(self) -> tuple[Any, ...]:
+        curve = None if self.curve is None else self.curve.log_z0
+        return self.record, self.fingerprint, self.log_z0, self.notes, self.rounding, curve
+
+    def _arrays(self) -> tuple[Array, ...]:
+        none = np.zeros(0)
+        curve = (none, none) if self.curve is None else (self.curve.betas, self.curve.log_weights)
+        return self.log_weights, *curve
+
+    def save(self, path: str | Path) -> None:
+        """Write the estimate, with where it comes from, to an ``.npz`` file; `load_estimate` reads it."""
+        provenance = {
+            **self.record.to_plain(),
+            "fingerprint": self.fingerprint,
+            "notes": list(self.notes),
+            "rounding": self.rounding,
+        }
+        curve = None if self.curve is None else (self.curve.betas, self.curve.log_weights, self.curve.log_z0)
+        result = Result(self.log_weights, self.log_z0, self.record.runs, provenance, curve)
+        write_result(path, result, self.to_json())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain data; what is infinite (the error of one chain) is None."""
@@ -138,6 +189,34 @@ class Estimate(Answer):
             f"(ESS {self.ess:.1f}), seed {self.seed}, {self.engine}, {self.seconds:.2f} s",
         ]
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
+
+
+def load_estimate(path: str | Path) -> Estimate:
+    """Read an estimate that `Estimate.save` or ``marginalis estimate --out`` wrote; it equals the one written."""
+    with reading("result", path):
+        found = read_result(path)
+        data = found.provenance
+        for name in ("fingerprint", "notes", "rounding"):
+            if name not in data:
+                raise ValueError(f"provenance lacks {name!r}")
+        fingerprint, notes = printable(data.pop("fingerprint"), "fingerprint"), data.pop("notes")
+        rounding = real_number(data.pop("rounding"), "rounding")
+        if not isinstance(notes, list) or rounding < 0.0:
+            raise ValueError("notes must be a list, and rounding must not be negative")
+        record = Record.from_plain(data, found.runs)
+        if len(found.log_weights) != (record.populations or record.chains) or record.chains % len(found.log_weights):
+            raise ValueError(f"holds {len(found.log_weights)} log-weights, which do not fit its {record.chains} chains")
+        if found.curve is not None and found.curve[1].shape[1] != record.chains:
+            raise ValueError(f"the curve has {found.curve[1].shape[1]} chains; the record has {record.chains}")
+        return Estimate(
+            log_weights=found.log_weights,
+            log_z0=found.log_z0,
+            record=record,
+            fingerprint=fingerprint,
+            curve=None if found.curve is None else Curve(*found.curve),
+            notes=tuple(printable(note, "a note") for note in notes),
+            rounding=rounding,
+        )
 
 
 _COARSE = 1e-3  # rounding of log-weights that is worth a warning

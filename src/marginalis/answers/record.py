@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
 from .. import __version__
+from ..checks import real_number, shown, whole
 from ..sampling.plan import Plan, model_digest
+
+_MOST = 2**53  # variables, steps and the like that a file may claim
 
 
 @dataclass(frozen=True)
 class Record:
-    """What was run: enough to run it again."""
+    """What was run: enough to run it again. Records of the same run are equal, however long it took."""
 
     model: str  # digest
     variables: int
@@ -25,7 +30,7 @@ class Record:
     engine: str
     precision: str
     runs: tuple[tuple[int, int, int], ...]  # (seed, first chain, number of chains)
-    seconds: float
+    seconds: float = field(compare=False)
     populations: int = 0  # that the chains were resampled in; 0 without resampling
     version: str = __version__  # of the package
 
@@ -49,14 +54,33 @@ class Record:
 
     def joined(self, other: Record) -> Record:
         """Return the record of two runs of one plan."""
-        engine = self.engine if self.engine == other.engine else f"{self.engine}+{other.engine}"
         return replace(
             self,
             runs=self.runs + other.runs,
-            engine=engine,
+            engine=_together(self.engine, other.engine, "+"),
             seconds=self.seconds + other.seconds,
             populations=self.populations + other.populations,
+            version=_together(self.version, other.version, ", "),
         )
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return all of the record but its runs as plain data, for `from_plain`."""
+        return {x.name: getattr(self, x.name) for x in fields(self) if x.name != "runs"}
+
+    @classmethod
+    def from_plain(cls, data: dict[str, Any], runs: Sequence[Sequence[int]]) -> Record:
+        """Return the record that a file holds, or raise a ValueError that names what is wrong with it."""
+        known = {x.name: x for x in fields(cls) if x.name != "runs"}
+        for name in data:
+            if name not in known:
+                raise ValueError(f"provenance has {shown(name)}, which this version does not know")
+        given: dict[str, Any] = {}
+        for name, x in known.items():
+            if name in data:
+                given[name] = _checked(data[name], name, str(x.type))
+            elif x.default is MISSING or name == "version":
+                raise ValueError(f"provenance lacks {name!r}")
+        return cls(runs=_checked_runs(runs), **given)
 
     @property
     def chains(self) -> int:
@@ -82,13 +106,53 @@ class Record:
             "precision",
             "populations",
         )
-        return {name: getattr(self, name) for name in (*names, "seconds", "version", "model")}
+        plain = {name: getattr(self, name) for name in (*names, "seconds", "version", "model")}
+        return {**plain, "runs": [list(run) for run in self.runs]}
 
     def __str__(self) -> str:
         """Transition, steps and base, as far as they are not the paper's."""
         steps = f"{self.steps} steps" if self.schedule == "linear" else f"{self.steps} {self.schedule} steps"
         resampled = f", resampled in {self.populations} populations" if self.populations else ""
         return f"{self.transition}, {steps}" + ("" if self.base == "uniform" else f", base {self.base}") + resampled
+
+
+def _together(a: str, b: str, mark: str) -> str:
+    """Return the words of both, each once."""
+    return mark.join(dict.fromkeys(a.split(mark) + b.split(mark)))
+
+
+def _checked(value: Any, name: str, kind: str) -> Any:
+    """Return a value of a record of this kind, or raise a ValueError that names it."""
+    if kind == "int":
+        return whole(value, name, 0 if name == "populations" else 1, _MOST)
+    if kind == "float":
+        number = real_number(value, name)
+        if number < 0.0:
+            raise ValueError(f"{name} is {number!r}; it must not be negative")
+        return number
+    return printable(value, name)
+
+
+def printable(value: Any, name: str) -> str:
+    """Return a text from a file that may be shown on a terminal, or raise a ValueError that names it."""
+    if not (isinstance(value, str) and value.isprintable()):
+        raise ValueError(f"{name} is {shown(value)}; it must be a line of text")
+    return value
+
+
+def _checked_runs(runs: Sequence[Sequence[int]]) -> tuple[tuple[int, int, int], ...]:
+    """Return runs that may be, no two of which hold the same chain."""
+    found = []
+    for seed, first, count in runs:
+        chains = whole(count, "the number of chains of a run", 1, 2**32)
+        run = whole(seed, "the seed of a run", 0, 2**64 - 1), whole(first, "first_chain", 0, 2**32 - chains), chains
+        found.append(run)
+    last = (-1, 0, 0)
+    for run in sorted(found):
+        if run[0] == last[0] and run[1] < last[1] + last[2]:
+            raise ValueError(f"chain {run[1]} of seed {run[0]} is there twice")
+        last = run
+    return tuple(found)
 
 
 class Answer:
@@ -162,6 +226,33 @@ class Answer:
     def to_json(self) -> str:
         """Return the answer as one JSON object."""
         return json.dumps(self.to_dict(), allow_nan=False)
+
+    def to_dataframe(self) -> Any:
+        """Return the answer as a pandas DataFrame: one row, or one for each of its rows. Needs pandas."""
+        try:
+            pandas = importlib.import_module("pandas")
+        except ImportError:
+            raise ValueError("to_dataframe needs pandas: pip install pandas") from None
+        data = self.to_dict()
+        rows = data.pop("rows", [{}])
+        return pandas.DataFrame([_flat({**data, **row}) for row in rows])
+
+
+def _flat(data: dict[str, Any]) -> dict[str, Any]:
+    """Return data of one row: a column for each end of an interval, texts for lists of them, NaN for None."""
+    row: dict[str, Any] = {}
+    for name, value in data.items():
+        if name == "runs":
+            continue
+        if isinstance(value, list) and len(value) == 2 and not any(isinstance(x, str) for x in value):
+            row |= {
+                f"{name}_{end}": math.nan if x is None else x for end, x in zip(("low", "high"), value, strict=True)
+            }
+        elif isinstance(value, list):
+            row[name] = "; ".join(map(str, value))
+        else:
+            row[name] = math.nan if value is None else value
+    return row
 
 
 def finite(x: float) -> float | None:

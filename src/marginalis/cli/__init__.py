@@ -53,7 +53,7 @@ def _run() -> Any:
 
     import typer
 
-    from . import answers, formats, make, studies  # noqa: F401  # each adds its commands
+    from . import answers, expectations, formats, make, results, studies  # noqa: F401  # each adds its commands
     from .common import app
 
     notices = logging.StreamHandler()

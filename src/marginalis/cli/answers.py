@@ -45,7 +45,7 @@ def estimate(
     ] = None,
     budget: Annotated[float | None, typer.Option(help="Seconds that --tolerance may take.")] = None,
     as_json: Json = False,
-    out: Annotated[Path | None, typer.Option(help="Write the log-weights to this .npz file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the result to this .npz file, for `join`.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw a figure (.png, .pdf, .svg).")] = None,
     plot_kind: Annotated[str, typer.Option(help=f"What to draw: {', '.join(ESTIMATE_PLOTS)}.")] = "weights",
     log10: Log10 = False,
@@ -64,12 +64,7 @@ def estimate(
     if pr is not None:
         write_pr(result.log_z, pr)
     if out is not None:
-        arrays: dict[str, Any] = {
-            "log_weights": result.log_weights,
-            "log_z0": result.log_z0,
-            "summary": result.to_json(),
-        }
-        files.write_whole(out, lambda file: np.savez(file, allow_pickle=False, **arrays))
+        result.save(out)
     if plot is not None:
         from .. import plots
 

@@ -8,7 +8,7 @@ are weights, not logarithms; a zero forbids. Evidence is ``k v1 x1 … vk xk``, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -173,3 +173,11 @@ def uai_text(model: FactorModel) -> str:
 def write_pr(log_z: float, path: str | Path) -> None:
     """Write the answer to the partition-function task: the word PR and log10 Z."""
     write_text(path, f"PR\n{log_z / math.log(10.0):.12g}\n")
+
+
+def write_mar(marginals: Sequence[Array], path: str | Path) -> None:
+    """Write the answer to the marginals task: the word MAR, the number of variables, and states and P(x) of each."""
+    words = [str(len(marginals))]
+    for p in marginals:
+        words += [str(len(p)), *(f"{x:.12g}" for x in p.tolist())]
+    write_text(path, f"MAR\n{' '.join(words)}\n")

@@ -1,0 +1,315 @@
+"""Mean values under P: of every variable, of products along couplings, of single states, of any function.
+
+From the weighted chains of one run, the summed-out side entering by its exact means given the sampled one; or exactly,
+where that is cheap.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Unpack
+
+import numpy as np
+
+from ..checks import Array, shown, whole
+from ..exact import ModelTooLarge
+from ..models.factors import FactorModel
+from ..models.forms import Indices
+from ..models.layered import as_model
+from ..parallel.progress import ticker
+from ..parallel.threads import cores
+from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
+from ..sampling.plan import model_digest
+from .estimate import Estimate
+from .exact_means import exact_means, factor_marginals
+from .features import Features, Function, evaluated, named_functions
+from .final_states import FinalStates, final_states
+from .record import Answer, Record, decimals, finite
+
+_CHEAP, _ANY = 26.0, 34.0  # binary logarithms of operations: about a second, and some minutes
+_CHEAP_TABLES = 22.0  # likewise of entries
+_SHOWN = 40  # lines of a table in print
+
+
+@dataclass(frozen=True, eq=False)
+class Expectations(Answer):
+    """Mean values with standard errors, in the caller's order.
+
+    `means` are those of the features: one per variable, for a categorical variable one per state. `correlations` are
+    the means of products x_a x_b of the coupled features `pairs`, numbered as in `means`; see `feature` for their
+    names. `functions` and `function_errors` hold what was asked for by name. Errors of means and correlations at an end
+    of their range (a state that is hardly ever seen) are at least one in the effective number of chains.
+    """
+
+    means: Array
+    mean_errors: Array
+    pairs: Indices
+    correlations: Array
+    correlation_errors: Array
+    functions: Mapping[str, Array]
+    function_errors: Mapping[str, Array]
+    features: Features
+    record: Record
+    source: str  # "annealing", or the exact way
+    estimate: Estimate | None = None  # of F, from the same chains; None where the means are exact
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether these are exact values; then all errors are 0."""
+        return self.estimate is None
+
+    @property
+    def labels(self) -> Sequence[Any]:
+        """The caller's names of the variables."""
+        return self.features.labels
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is doubtful about these values, in words."""
+        return self.notes if self.estimate is None else self.estimate.warnings + self.notes
+
+    def feature(self, number: int) -> Any:
+        """Return the name of a feature: the label of its variable, with the state if that is categorical."""
+        return self.features.name(number)
+
+    @cached_property
+    def edges(self) -> list[tuple[Any, Any]]:
+        """Names of the coupled features, a pair per correlation."""
+        return [(self.feature(a), self.feature(b)) for a, b in self.pairs.tolist()]
+
+    @cached_property
+    def marginals(self) -> list[Array]:
+        """P(x) of the states of every variable; the lower value of a spin or binary comes first. Discrete only."""
+        return [p for p, _ in self._marginals]
+
+    @cached_property
+    def marginal_errors(self) -> list[Array]:
+        """Standard errors of `marginals`."""
+        return [error for _, error in self._marginals]
+
+    @cached_property
+    def _marginals(self) -> list[tuple[Array, Array]]:
+        what = self.features
+        if np.isnan(what.values).any():
+            raise ValueError("a Gaussian variable has no states: there are no marginals to list; see means")
+        starts = np.flatnonzero(np.diff(what.owners, prepend=-1)).tolist()
+        found = []
+        for first, end in zip(starts, [*starts[1:], len(what.owners)], strict=True):
+            if what.states[first] >= 0:
+                found.append((self.means[first:end], self.mean_errors[first:end]))
+                continue
+            low, high = what.values[first]
+            up = min(max((self.means[first] - low) / (high - low), 0.0), 1.0)
+            found.append((np.array([1.0 - up, up]), np.full(2, self.mean_errors[first] / (high - low))))
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data; what is infinite (the errors of one chain) is None."""
+        means = [
+            {"feature": _plain(self.feature(k)), "mean": float(x), "error": finite(float(e))}
+            for k, (x, e) in enumerate(zip(self.means, self.mean_errors, strict=True))
+        ]
+        correlations = [
+            {"features": [_plain(a), _plain(b)], "mean": float(x), "error": finite(float(e))}
+            for (a, b), x, e in zip(self.edges, self.correlations, self.correlation_errors, strict=True)
+        ]
+        functions = {
+            name: {"mean": x.tolist(), "error": [finite(e) for e in errors] if x.ndim else finite(float(errors))}
+            for (name, x), errors in zip(self.functions.items(), self.function_errors.values(), strict=True)
+        }
+        estimated = {} if self.estimate is None else {"log_z": self.estimate.log_z, "ess": self.estimate.ess}
+        return {
+            "means": means,
+            "correlations": correlations,
+            "functions": functions,
+            "is_exact": self.is_exact,
+            "source": self.source,
+            **estimated,
+            "variables": self.variables,
+            **self.record.to_dict(),
+            "warnings": list(self.warnings),
+        }
+
+    def __str__(self) -> str:
+        names = [str(self.feature(k)) for k in range(min(_SHOWN, len(self.means)))]
+        lines = _table(names, self.means, self.mean_errors)
+        edges = [f"{self.feature(a)} · {self.feature(b)}" for a, b in self.pairs[:_SHOWN].tolist()]
+        lines += _table(edges, self.correlations, self.correlation_errors)
+        for name, value in self.functions.items():
+            errors = np.atleast_1d(self.function_errors[name])
+            lines += _table([name] * errors.size, np.atleast_1d(value), errors)
+        if self.estimate is None:
+            lines.append(f"exact, by {self.source}, {self.seconds:.2f} s")
+        else:
+            lines.append(
+                f"{self.method}, {self.record}, {self.chains} chains (ESS {self.estimate.ess:.1f}), seed {self.seed}, "
+                f"{self.engine}, {self.seconds:.2f} s"
+            )
+        return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
+
+
+def _table(names: Sequence[str], means: Array, errors: Array) -> list[str]:
+    lines = []
+    for name, x, e in zip(names[:_SHOWN], means, errors, strict=False):
+        digits = decimals(float(e))
+        lines.append(f"⟨{name}⟩ = {x:.{digits}f}" + (f" ± {e:.{digits}f}" if e > 0.0 else ""))
+    if len(means) > _SHOWN:
+        lines.append(f"… and {len(means) - _SHOWN} more")
+    return lines
+
+
+def _plain(name: Any) -> Any:
+    if isinstance(name, tuple):
+        return [_plain(x) for x in name]
+    return name if isinstance(name, str | int) else str(name)
+
+
+@takes_options()
+def expectations(
+    model: Any,
+    functions: Any = None,
+    *,
+    exact: bool | None = None,
+    moves: int | None = None,
+    **options: Unpack[RunOptions],
+) -> Expectations:
+    """Return means of all variables, of products along couplings and of functions, with standard errors.
+
+    Parameters
+    ----------
+    model
+        See `rbm`, `load`; also anything that `as_model` takes. A `FactorModel` that cannot be annealed gets exact
+        probabilities of states only.
+    functions
+        Functions of the whole state: one, a list, or a dict by name. Each takes rows of all features in the caller's
+        order and returns a number, or a row of numbers, per row.
+    exact
+        True: exact values, or `ModelTooLarge`; False: from chains; by default exact where that takes about a second.
+    moves
+        Moves under the model itself after the annealing, over which is averaged; 10 by default, fewer where the
+        states would take more than a quarter of a GiB.
+    """
+    if exact not in (None, True, False):
+        raise ValueError(f"exact is {shown(exact)}; it must be True, False or None")
+    begin = time.perf_counter()
+    chosen = filled_in(options)
+    wanted = named_functions(functions)
+    moves = None if moves is None else whole(moves, "moves", 1, 10**6)
+    if isinstance(model, FactorModel) and model.why_not_annealed() is not None:
+        return _of_factors(model, exact, bool(wanted), begin)
+    model = as_model(model)
+    what = Features.of(model)
+    if exact is not False:
+        found = exact_means(model, what, wanted, _ANY if exact else _CHEAP, _ANY if exact else _CHEAP_TABLES)
+        if found is not None:
+            record = _exact_record(model_digest(model), model.n_variables, found.way, begin)
+            return _exactly(what, found.features, found.products, found.functions, record)
+        if exact:
+            raise ModelTooLarge(
+                "exact means take the enumeration of a side, a sparse graph of low width or Gaussians only"
+                + (", and functions all states of a small model" if wanted else "")
+                + ": leave out exact for an estimate"
+            )
+    if not len(what.pairs):
+        raise ValueError("the model has no couplings: there is nothing to anneal; leave out exact=False and functions")
+    workers = cores(chosen["threads"])
+    with ticker(chosen["progress"], "expectations") as tick:
+        states = final_states(model, moves, workers, tick, plan_options(chosen))
+    return _from_chains(states, what, wanted).took(time.perf_counter() - begin)
+
+
+def _exact_record(digest: str, variables: int, way: str, begin: float) -> Record:
+    return Record(
+        model=digest,
+        variables=variables,
+        method=f"exact, by {way}",
+        steps=0,
+        schedule="none",
+        base="none",
+        transition="none",
+        engine="numpy",
+        precision="double",
+        runs=((0, 0, 0),),
+        seconds=time.perf_counter() - begin,
+    )
+
+
+def _exactly(
+    what: Features, means: Array, products: Array, functions: Mapping[str, Array], record: Record
+) -> Expectations:
+    return Expectations(
+        means=means,
+        mean_errors=np.zeros(len(means)),
+        pairs=what.pairs,
+        correlations=products,
+        correlation_errors=np.zeros(len(products)),
+        functions=functions,
+        function_errors={name: np.zeros(np.shape(x)) for name, x in functions.items()},
+        features=what,
+        record=record,
+        source=record.method.removeprefix("exact, by "),
+    )
+
+
+def _of_factors(model: FactorModel, exact: bool | None, has_functions: bool, begin: float) -> Expectations:
+    """Exact probabilities of the states of a model of factors, as one-hot features."""
+    if exact is False or has_functions:
+        raise ValueError(str(model.why_not_annealed()))
+    marginals = factor_marginals(model)
+    if marginals is None:
+        raise ModelTooLarge(f"elimination would take too large tables, and {model.why_not_annealed()}")
+    owners = np.repeat(np.arange(model.n_variables), model.cards)
+    states = np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(q) for q in model.cards)])
+    values = np.broadcast_to([0.0, 1.0], (len(owners), 2))
+    what = Features(model.labels, owners, states, values, np.zeros((0, 2), dtype=np.int64))
+    record = _exact_record("factors", model.n_variables, "elimination", begin)
+    return _exactly(what, np.concatenate([np.zeros(0), *marginals]), np.zeros(0), {}, record)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _from_chains(states: FinalStates, what: Features, functions: dict[str, Function]) -> Expectations:
+    moves, chains, _ = states.visible.shape
+    units = states.model.natural.hidden_units
+    own, rows = (np.empty((states.model.n_features, moves, chains)) for _ in range(2))
+    sums: dict[str, list[Array]] = {name: [] for name in functions}
+    for k in range(moves):
+        hidden_means, hidden = units.mean(states.fields(k)), states.hidden(k)
+        own[:, k] = states.in_order(states.visible_means(k, hidden), hidden_means).T
+        rows[:, k] = states.in_order(states.visible[k], hidden_means).T
+        if functions:
+            drawn = states.in_order(states.visible[k], hidden)
+            drawn.flags.writeable = False
+            for name, function in functions.items():
+                sums[name].append(evaluated(function, name, drawn))
+    means, mean_errors = states.average(own)
+    products, product_errors = states.average_products(rows, what.pairs)
+    mean_errors = states.unseen(means, mean_errors, *what.values.T)
+    ends = (what.values[what.pairs[:, 0], :, None] * what.values[what.pairs[:, 1], None, :]).reshape(-1, 4)
+    product_errors = states.unseen(products, product_errors, ends.min(axis=1), ends.max(axis=1))
+    values: dict[str, Array] = {}
+    errors: dict[str, Array] = {}
+    for name, found in sums.items():
+        shape = found[0].shape[1:]
+        average = states.average(np.moveaxis(np.stack(found).reshape(moves, chains, -1), 2, 0))
+        values[name], errors[name] = (x.reshape(shape) for x in average)
+    if not all(np.isfinite(x).all() for x in (means, products, *values.values())):
+        raise ValueError("mean values are not finite: the parameters are too large for floating point")
+    return Expectations(
+        means=means,
+        mean_errors=mean_errors,
+        pairs=what.pairs,
+        correlations=products,
+        correlation_errors=product_errors,
+        functions=values,
+        function_errors=errors,
+        features=what,
+        record=Record.of(states.plan, math.nan),
+        source="annealing",
+        estimate=states.estimate,
+        notes=states.doubts,
+    )

@@ -1,0 +1,100 @@
+"""The features of a model in the caller's order: whose they are, and which of them are coupled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..checks import real_array, shown
+from ..models.forms import Indices
+from ..models.model import MRF
+from ..models.units import Array, Categorical, Gaussian, TwoState, Units
+
+Function = Callable[[Array], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """What each feature is, in the caller's order, however the package split the variables.
+
+    `values` are the two values of the feature of a two-state variable, 0 and 1 for a state of a categorical one, NaN
+    for a Gaussian one.
+    """
+
+    labels: Sequence[Any]  # of the variables
+    owners: Indices  # the variable of each feature
+    states: Indices  # the state that a one-hot feature stands for; -1 for other features
+    values: Array  # [feature, 2]
+    pairs: Indices  # numbers a < b of coupled features, sorted
+
+    @classmethod
+    def of(cls, model: MRF) -> Features:
+        """Return the features of a model."""
+        n = model.n_features
+        owners, states = np.zeros(n, dtype=np.int64), np.full(n, -1, dtype=np.int64)
+        values = np.zeros((n, 2))
+        v, h = model.callers_features()
+        for units, at, variables in (
+            (model.visible_units, v, model.split.visible),
+            (model.hidden_units, h, model.split.hidden),
+        ):
+            own = units.owners(len(at))
+            owners[at] = variables[own]
+            values[at] = _values(units)
+            if isinstance(units, Categorical):
+                states[at] = np.arange(len(at)) - np.searchsorted(own, own)
+        return cls(model.labels, owners, states, values, _pairs(model, v, h))
+
+    def name(self, feature: int) -> Any:
+        """Return the label of a feature: that of its variable, with the state for a one-hot feature."""
+        label, state = self.labels[self.owners[feature]], int(self.states[feature])
+        return label if state < 0 else (label, state)
+
+
+def _values(units: Units) -> Any:
+    if isinstance(units, TwoState):
+        return units.offset - units.scale, units.offset + units.scale
+    return np.nan if isinstance(units, Gaussian) else (0.0, 1.0)
+
+
+def _pairs(model: MRF, v: Indices, h: Indices) -> Indices:
+    found = [np.zeros((0, 2), dtype=np.int64)]
+    for block, one, two in ((model.weights, v, h), (model.lateral, v, v)):
+        if block is not None:
+            links = sp.coo_array(block)
+            a, b = (side[at[links.data != 0]] for side, at in zip((one, two), links.coords, strict=True))
+            found.append(np.stack([np.minimum(a, b), np.maximum(a, b)], axis=1))
+    return np.unique(np.concatenate(found), axis=0)
+
+
+def named_functions(functions: Any) -> dict[str, Function]:
+    """Return the functions that are asked for by name: one, a list of them, or a mapping from names."""
+    if functions is None:
+        return {}
+    if callable(functions):
+        functions = [functions]
+    if not isinstance(functions, dict):
+        if not isinstance(functions, list | tuple):
+            raise ValueError(f"functions is {shown(functions)}; it must be a function, a list or a dict of them")
+        names = [getattr(f, "__name__", "function") for f in functions]
+        plain = len(set(names)) == len(names) and "<lambda>" not in names
+        functions = {name if plain else f"function {i}": f for i, (name, f) in enumerate(zip(names, functions))}  # noqa: B905
+    for name, function in functions.items():
+        if not callable(function):
+            raise ValueError(f"functions[{shown(name)}] is {shown(function)}; it must be a function of rows of states")
+    return {str(name): function for name, function in functions.items()}
+
+
+def evaluated(function: Function, name: str, rows: Array) -> Array:
+    """Return what a function says of rows of states: numbers [row], or several of them [row, number]."""
+    values = real_array(np.asarray(function(rows), dtype=np.float64), f"functions[{name!r}] of the states", None)
+    if values.ndim not in (1, 2) or len(values) != len(rows):
+        raise ValueError(
+            f"functions[{name!r}] gives an array of shape {values.shape} for {len(rows)} rows of states; "
+            "it must be one number per row, or one row of numbers"
+        )
+    return values

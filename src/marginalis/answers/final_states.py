@@ -1,0 +1,167 @@
+"""The weighted states of the chains at the end of a run, and averages over them."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..checks import Array
+from ..models.model import MRF
+from ..parallel.threads import Tick
+from ..random import JOINT, uniforms
+from ..sampling.options import PlanOptions
+from ..sampling.plan import Plan, make_plan
+from ..sampling.recorder import Recorder
+from .adaptive import ready_plan
+from .estimate import Estimate, run_plan
+from .paths import Opinion, choose_path, convicted_by, fitted, is_left_to_us, with_note
+
+logger = logging.getLogger("marginalis")
+
+MOVES = 10
+_STATE_BYTES = 1 << 28
+_ROUNDING = 2.0**-48  # of the values, in a mean
+_NUMBERS_AT_ONCE = 1 << 18
+_LEAST, _LEAST_OF_POPULATIONS = 0.5, 0.7  # effective parts of all chains that make no doubt
+
+
+@dataclass(frozen=True, eq=False)
+class FinalStates:
+    """States of the sampled side under P_K [move, chain, feature] with log-weights [move, chain], and their run."""
+
+    plan: Plan
+    estimate: Estimate
+    model: MRF  # its visible side is the sampled one
+    visible: Array
+    log_weights: Array
+
+    @property
+    def groups(self) -> int:
+        """Number of independent chains, or of populations where they were resampled."""
+        return self.plan.populations or self.plan.chains
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What is wrong with the weights for a weighted mean, which is a ratio and biased where they are uneven."""
+        share, least = self.estimate.ess / self.groups, _LEAST_OF_POPULATIONS if self.plan.populations else _LEAST
+        if share >= least or self.groups == 1:
+            return ()
+        return (f"the effective number is {share:.0%} of {self.groups}: means and errors may be off; raise steps",)
+
+    def fields(self, move: int) -> Array:
+        """Return the fields of the summed-out side given the states after a move."""
+        natural = self.model.natural
+        return natural.hidden_bias + self.visible[move] @ natural.weights
+
+    def hidden(self, move: int) -> Array:
+        """Draw the summed-out side from P(h|v): the h of the joint state that AIS would go on from."""
+        natural, plan = self.model.natural, self.plan
+        chains = np.arange(plan.chains, dtype=np.uint64) + np.uint64(plan.first_chain)
+        step = plan.steps - len(self.visible) + 1 + move
+        return natural.hidden_units.draw(
+            self.fields(move), uniforms(plan.seed, chains, step, JOINT, self.model.n_hidden)
+        )
+
+    def visible_means(self, move: int, hidden: Array) -> Array:
+        """Mean of each visible feature given all other variables, which varies less than the feature does."""
+        natural = self.model.natural
+        fields = natural.visible_bias + hidden @ natural.weights.T
+        if natural.lateral is not None:
+            fields = fields + self.visible[move] @ natural.lateral
+        return natural.visible_units.mean(fields)
+
+    def in_order(self, visible: Array, hidden: Array) -> Array:
+        """Put rows of both sides in the caller's order."""
+        at_v, at_h = self.model.callers_features()
+        rows = np.empty((len(visible), self.model.n_features))
+        rows[:, at_v], rows[:, at_h] = visible, hidden
+        return rows
+
+    @cached_property
+    def weights(self) -> Array:
+        """Weights of all states, [move, chain], which add up to 1."""
+        weights = np.exp(self.log_weights - self.log_weights.max())
+        return np.asarray(weights / weights.sum())
+
+    def average(self, values: Array) -> tuple[Array, Array]:
+        """Weighted mean of each row of values [number, move, chain], and its standard error."""
+        return self._averages((values * self.weights).sum(axis=1), np.abs(values).max(axis=(1, 2)))
+
+    def average_products(self, columns: Array, pairs: Any) -> tuple[Array, Array]:
+        """Average products of pairs of rows of columns [feature, move, chain], some pairs at a time."""
+        weighted, sizes = columns * self.weights, np.abs(columns).max(axis=(1, 2))
+        means, errors = np.empty(len(pairs)), np.empty(len(pairs))
+        step = max(1, _NUMBERS_AT_ONCE // columns.shape[2])
+        for first in range(0, len(pairs), step):
+            part = slice(first, first + step)
+            a, b = pairs[part].T
+            sums = sum(weighted[a, k] * columns[b, k] for k in range(columns.shape[1]))
+            means[part], errors[part] = self._averages(sums, sizes[a] * sizes[b])
+        return means, errors
+
+    def _averages(self, sums: Any, sizes: Array) -> tuple[Array, Array]:
+        """Return means and errors from weighted values [number, chain], which are at most `sizes`.
+
+        By the jackknife: the mean without each chain, or population, in turn. What it finds of bias, as the ratio of
+        two sums has it, counts as an error, too.
+        """
+        n = self.groups
+        own = self.weights.sum(axis=0).reshape(n, -1).sum(axis=1)
+        sums = sums.reshape(len(sums), n, -1).sum(axis=2)
+        mean = sums.sum(axis=1)
+        if n == 1:
+            return mean, np.full(len(mean), math.inf)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            without = (mean[:, None] - sums) / (1.0 - own) - mean[:, None]
+            off = without.mean(axis=1)
+            squares = (n - 1.0) / n * ((without - off[:, None]) ** 2).sum(axis=1)
+            error = np.maximum(np.sqrt(squares + ((n - 1.0) * off) ** 2), _ROUNDING * sizes)
+        return mean, np.where(np.isfinite(error), error, math.inf)
+
+    def unseen(self, mean: Array, error: Array, low: Array, high: Array) -> Array:
+        """Return errors of means of values in a range that allow for what no chain has seen.
+
+        Where a mean lies within one in the effective number of chains of an end of the range, what takes it away from
+        there is rarer than once in the run, and the spread does not tell: the error is at least that of one such chain.
+        """
+        last = self.weights[-1] / self.weights[-1].sum()
+        once, width = float(last @ last), high - low
+        away = np.minimum(mean - low, high - mean)
+        return np.where(away < once * width, np.maximum(error, once * width), error)
+
+
+def final_states(model: MRF, moves: int | None, workers: int, tick: Tick, given: PlanOptions) -> FinalStates:
+    """Run a plan for the whole model, and some moves under P_K after it, to average over.
+
+    Where the path is left open it is chosen, and a second opinion asked for, as for an estimate.
+    """
+    opinions: list[Opinion] = []
+    if is_left_to_us(given):
+        sides = given["method"] == "mais" and given["summed"] is None
+        plan, opinions = choose_path(make_plan(model, keep_whole=True, **given), workers, sides)
+    else:
+        plan = ready_plan(model, workers, keep_whole=True, **given)
+    found = _run(plan, moves, workers, tick)
+    better = convicted_by(found.estimate, opinions)
+    if better is None or better.plan.same_path(plan):
+        return found
+    logger.info("the path from %s finds more than that from %s: taking it", better.name, plan.base_name)
+    found = _run(fitted(better.plan, workers), moves, workers, tick)
+    return replace(found, estimate=with_note(found.estimate, opinions))
+
+
+def _run(plan: Plan, moves: int | None, workers: int, tick: Tick) -> FinalStates:
+    model = plan.oriented()[0]
+    width = len(model.visible_bias)
+    if moves is None:
+        moves = min(MOVES, max(1, _STATE_BYTES // (8 * plan.chains * model.n_features)))
+    last = plan.steps
+    plan = replace(plan, betas=np.append(plan.betas, np.ones(moves - 1))).settled(plan.engine)
+    recorder = Recorder(np.arange(last, last + moves), plan.chains, lambda k, v: v, width)
+    estimate = run_plan(plan, workers, tick, recorder)
+    return FinalStates(plan, estimate, model, recorder.values, recorder.log_weights)

@@ -1,0 +1,103 @@
+"""Samples of a whole model: exact and independent where that can be, else weighted chains resampled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+import numpy as np
+
+from ..checks import Array, whole
+from ..exact.sampling import sample_visible
+from ..models.layered import as_model
+from ..models.model import MRF
+from ..parallel.progress import ticker
+from ..parallel.threads import cores
+from ..random import TARGET, uniforms
+from ..sampling.options import DEFAULT_CHAINS, RunOptions, filled_in, plan_options, takes_options
+from .final_states import FinalStates, final_states
+
+_EXACT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """States of all variables, a row of features in the caller's order per sample.
+
+    `source` is the exact way, or ``"annealing"``: then the rows are chosen from weighted chains, follow the model
+    approximately only, and may repeat.
+    """
+
+    rows: Array
+    is_exact: bool
+    source: str
+    warnings: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(self.rows)
+
+
+@takes_options(leave_out=("first_chain",))
+def sample(model: Any, n: int, *, exact: bool | None = None, **options: Unpack[RunOptions]) -> Samples:
+    """Draw n states of the whole model.
+
+    Exact and independent where a side can be enumerated, the graph is sparse or all variables are Gaussian; otherwise
+    chains are annealed, at least n and 1000 of them unless `chains` is given, and n of their states are chosen in
+    proportion to their weights. `exact` True refuses the latter, False the former.
+    """
+    count = whole(n, "n", 1, 2**32)
+    if exact not in (None, True, False):
+        raise ValueError(f"exact is {exact!r}; it must be True, False or None")
+    chosen = filled_in(options, leave_out=("first_chain",))
+    seed = whole(chosen["seed"], "seed", 0, 2**64 - 1)
+    model = as_model(model)
+    if exact is not False or not model.n_edges:
+        found = _exact(model, count, seed)
+        if found is not None:
+            return found
+        if exact:
+            raise ValueError("the model cannot be sampled exactly: leave out exact for annealed chains")
+    if chosen["chains"] is None:
+        chosen["chains"] = max(count, DEFAULT_CHAINS)
+    with ticker(chosen["progress"], "samples") as tick:
+        states = final_states(model, 1, cores(chosen["threads"]), tick, plan_options(chosen))
+    return _chosen(states, count, seed)
+
+
+def _exact(model: MRF, n: int, seed: int) -> Samples | None:
+    natural, chains = model.natural, np.arange(n, dtype=np.uint64)
+    found = sample_visible(model, seed, chains, max_seconds=_EXACT_SECONDS)
+    if found is None and not model.n_edges:
+        found = np.empty((n, 0)), "independence"
+        if model.n_visible:
+            fields = np.broadcast_to(natural.visible_bias, (n, len(natural.visible_bias)))
+            u = uniforms(seed, chains, 0, TARGET, model.n_visible)
+            found = natural.visible_units.draw(fields, u), "independence"
+    if found is None:
+        return None
+    visible, way = found
+    rows = np.empty((n, model.n_features))
+    at_v, at_h = model.callers_features()
+    rows[:, at_v] = visible
+    if model.n_hidden:
+        u = uniforms(seed, chains, 1, TARGET, model.n_hidden)
+        rows[:, at_h] = natural.hidden_units.draw(natural.hidden_bias + visible @ natural.weights, u)
+    return Samples(rows, True, way)
+
+
+def _chosen(states: FinalStates, n: int, seed: int) -> Samples:
+    """Choose chains in proportion to their weights (systematic resampling), in random order."""
+    log_weights = states.log_weights[0]
+    shares = np.cumsum(np.exp(log_weights - log_weights.max()))
+    u = uniforms(seed, np.arange(n, dtype=np.uint64), 2, TARGET, 2)
+    places = (np.arange(n) + u[0, 0]) / n * shares[-1]
+    found = np.minimum(np.searchsorted(shares, places, side="right"), len(shares) - 1)
+    found = found[np.argsort(u[:, 1], kind="stable")]
+    rows = states.in_order(states.visible[0], states.hidden(0))[found]
+    note = (
+        f"approximate: {n} states chosen from {len(shares)} weighted chains "
+        f"(effective number {states.estimate.ess:.1f}{' populations' if states.plan.populations else ''}), "
+        f"{len(np.unique(found))} of them different"
+    )
+    return Samples(rows, False, "annealing", (note, *states.estimate.warnings, *states.doubts))

@@ -1,0 +1,94 @@
+"""The command that gives mean values and marginals."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ..answers.expectations import Expectations
+from ..answers.expectations import expectations as run_expectations
+from ..checks import Array
+from ..formats import files, model_files
+from ..formats.text import read_text
+from ..formats.uai import is_uai, parse_uai, read_evidence, write_mar
+from ..models.factors import FactorModel
+from .common import Json, app, say
+from .model_file import ModelFile, takes_model
+from .options import read_files, takes_flags
+
+
+@app.command()
+@takes_model
+@takes_flags()
+def expectations(
+    model: ModelFile,
+    options: dict[str, Any],
+    exact: Annotated[
+        bool | None, typer.Option("--exact/--estimate", help="Exact values, or from chains; exact where cheap.")
+    ] = None,
+    moves: Annotated[int | None, typer.Option(help="Moves under the model to average over; 10 by default.")] = None,
+    as_json: Json = False,
+    mar: Annotated[
+        Path | None, typer.Option(help="Write the marginals to this file, as UAI competitions ask for them.")
+    ] = None,
+) -> None:
+    """Compute means of all variables and of products along couplings."""
+    if mar is not None:
+        files.check_writable(mar)
+        if os.path.realpath(mar) in [os.path.realpath(path) for path in model.inputs if path is not None]:
+            raise ValueError(f"{mar} is named twice: inputs and outputs must be different files")
+    loaded = model.load()
+    whole = None if mar is None else _before_evidence(model)
+    chosen = options if isinstance(loaded, FactorModel) else read_files(options, loaded)
+    result = run_expectations(loaded, exact=exact, moves=moves, **chosen)
+    say(json.dumps(result.to_dict(), allow_nan=False) if as_json else str(result))
+    if as_json:
+        for warning in result.warnings:
+            say(f"warning: {warning}", err=True)
+    if mar is not None and whole is not None:
+        write_mar(_of_all(whole, read_evidence(model.evidence), result), mar)
+
+
+def _before_evidence(model: ModelFile) -> FactorModel:
+    """Return the model as its file has it, all variables and states there."""
+    try:
+        text = read_text(model.path)
+    except ValueError:  # a binary format
+        text = ""
+    if is_uai(text):
+        return parse_uai(text)
+    found = model_files.load(model.path, update=model.update, maxcut=model.maxcut)
+    return found if isinstance(found, FactorModel) else FactorModel.of(found)
+
+
+def _of_all(whole: FactorModel, evidence: dict[Any, int], result: Expectations) -> list[Array]:
+    """Return P(x) for all variables of a file: those that are held, and states that cannot occur, as well."""
+    known = dict(zip(result.labels, result.marginals, strict=True)) if len(result.labels) else {}
+    found = []
+    for label, card in zip(whole.labels, whole.cards, strict=True):
+        p = known.get(label, np.ones(1))
+        if len(p) < card:
+            places = [evidence[label]] if label in evidence else _possible(whole, evidence, label, card)
+            if len(places) != len(p):
+                raise ValueError(f"some states of variable {label} cannot occur, and which ones is not known")
+            p, rest = np.zeros(card), p
+            p[places] = rest
+        found.append(p)
+    return found
+
+
+def _possible(whole: FactorModel, evidence: dict[Any, int], label: Any, card: int) -> list[int]:
+    """Return the states of a variable in which it can be held without a contradiction."""
+    found = []
+    for state in range(card):
+        try:
+            whole.given({**evidence, label: state})
+        except ValueError:
+            continue
+        found.append(state)
+    return found
