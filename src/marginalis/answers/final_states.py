@@ -17,7 +17,7 @@ from ..random import JOINT, uniforms
 from ..sampling.options import PlanOptions
 from ..sampling.plan import Plan, make_plan
 from ..sampling.recorder import Recorder
-from .adaptive import ready_plan
+from .adaptive import plan_with_pilots
 from .estimate import Estimate, run_plan
 from .paths import Opinion, choose_path, convicted_by, fitted, is_left_to_us, with_note
 
@@ -145,7 +145,7 @@ def final_states(model: MRF, moves: int | None, workers: int, tick: Tick, given:
         sides = given["method"] == "mais" and given["summed"] is None
         plan, opinions = choose_path(make_plan(model, keep_whole=True, **given), workers, sides)
     else:
-        plan = ready_plan(model, workers, keep_whole=True, **given)
+        plan = plan_with_pilots(model, workers, keep_whole=True, **given)
     found = _run(plan, moves, workers, tick)
     better = convicted_by(found.estimate, opinions)
     if better is None or better.plan.same_path(plan):

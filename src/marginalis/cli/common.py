@@ -15,7 +15,7 @@ ModelPath = Annotated[
     str, typer.Argument(metavar="MODEL", help="Model file: .npz, .uai, .h5, .pt, ...; see the page on formats.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Threads = Annotated[int | None, typer.Option(help="Threads; all cores by default.")]
+Threads = Annotated[int | None, typer.Option(help="Threads; MARGINALIS_THREADS, or all cores, by default.")]
 
 
 def say(text: str, err: bool = False) -> None:

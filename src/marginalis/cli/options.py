@@ -21,7 +21,8 @@ _HELP = {  # where a flag takes something else than the Python argument
     "or chosen if neither --steps nor --schedule is given.",
     "summed": "Labels of the variables to sum out, separated by commas; chosen by default.",
     "resample": "on, off, or the share of effective chains below which a population is resampled; off by default.",
-    "threads": "Threads; all cores by default.",
+    "seed": "Seed of the random numbers.",
+    "threads": "Threads; MARGINALIS_THREADS, or all cores, by default.",
 }
 
 

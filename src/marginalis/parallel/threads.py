@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,14 +19,31 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 Tick = Callable[[float], None]
 
+THREADS = "MARGINALIS_THREADS"  # the environment variable
+_CGROUP = Path("/sys/fs/cgroup")
 _PATIENCE = 0.5  # seconds that an interrupt waits for the threads
 
 
 def cores(threads: int | None) -> int:
-    """Return `threads`, or the number of cores this process may use."""
-    if threads is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return whole(threads, "threads", 1, 4096)
+    """Return `threads`, or what the environment variable says, or the number of cores this process may use."""
+    if threads is not None:
+        return whole(threads, "threads", 1, 4096)
+    word = os.environ.get(THREADS, "").strip()
+    if word:
+        return whole(int(word) if word.isdecimal() and len(word) < 10 else word, THREADS, 1, 4096)
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min([there, *_allotted()])
+
+
+def _allotted() -> Iterator[int]:
+    """Give the cores that Slurm and the quota of a container leave to this process, where they say so."""
+    with contextlib.suppress(ValueError):
+        yield max(1, int(os.environ.get("SLURM_CPUS_PER_TASK", "")))
+    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # of both versions of cgroups
+        with contextlib.suppress(ValueError, OSError):
+            quota, period = (int(x) for name in names for x in (_CGROUP / name).read_text().split())
+            if quota > 0 < period:
+                yield math.ceil(quota / period)
 
 
 def jit_is_off() -> bool:

@@ -7,13 +7,17 @@ signature and the explanations; the command line makes its flags from the same l
 from __future__ import annotations
 
 import inspect
+import os
+import secrets
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_args, get_type_hints
 
 from numpy.typing import ArrayLike
 
+from ..checks import one_of
 from ..models.model import MRF
+from ..parallel.threads import THREADS
 from .base import Base
 
 Method = Literal["mais", "mais-v", "mais-h", "ais"]
@@ -25,6 +29,7 @@ METHODS: tuple[str, ...] = get_args(Method)
 TRANSITIONS: tuple[str, ...] = get_args(Transition)
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 ENGINES: tuple[str, ...] = get_args(Engine)
+ENGINE = "MARGINALIS_ENGINE"  # the environment variable
 DEFAULT_STEPS = 1000
 DEFAULT_CHAINS = 1000
 
@@ -65,19 +70,27 @@ class PlanOptions(TypedDict, total=False):
         "effective number falls below half of them (True) or another share; off by default",
     ]
     populations: Annotated[int, "independent populations that resampling cuts the chains into"]
-    seed: Annotated[int, "seed of the random numbers"]
+    seed: Annotated[int | None, "seed of the random numbers; None draws a fresh one, which the answer reports"]
     first_chain: Annotated[int, "number of the first chain: chains run apart and joined are those of one run"]
     precision: Annotated[
         Precision,
         "'single': float32 states and fields, float64 weights, or double where that would show; 'double': all float64",
     ]
-    engine: Annotated[Engine, "'auto', 'numba' (the fast kernels) or 'numpy' (the readable reference)"]
+    engine: Annotated[
+        Engine,
+        "'numba' (the fast kernels), 'numpy' (the readable reference), or 'auto': what the environment variable "
+        f"{ENGINE} says, or the fast kernels where they apply",
+    ]
 
 
 class RunOptions(PlanOptions, total=False):
     """All options of a run: what decides the weights, and how they are got."""
 
-    threads: Annotated[int | None, "threads; all cores by default. Does not change the result"]
+    threads: Annotated[
+        int | None,
+        f"threads; what the environment variable {THREADS} says by default, or all cores that this process may use. "
+        "Does not change the result",
+    ]
     progress: Annotated[
         bool | Callable[[float], None],
         "True for a bar on stderr (on a terminal, after a second), or a function that hears the fraction done",
@@ -142,11 +155,18 @@ def takes_options(*names: str, leave_out: Sequence[str] = ()) -> Callable[[Door]
 
 
 def filled_in(options: Mapping[str, Any], leave_out: Sequence[str] = ()) -> RunOptions:
-    """Return the options with defaults for those left out."""
+    """Return the options with defaults for those left out; a seed of None becomes a fresh one, here and only once."""
     unknown = [name for name in options if name not in DEFAULTS or name in leave_out]
     if unknown:
         raise UnknownOption(f"there is no option {unknown[0]!r} here")
-    return {**DEFAULTS, **options}  # type: ignore[typeddict-item]
+    chosen: dict[str, Any] = {**DEFAULTS, **options}
+    if chosen["seed"] is None:
+        chosen["seed"] = secrets.randbits(63)
+    word = os.environ.get(ENGINE, "").strip()
+    if word and isinstance(chosen["engine"], str) and chosen["engine"] == "auto":
+        one_of(word, ENGINES, ENGINE)
+        chosen["engine"] = word
+    return chosen  # type: ignore[return-value]
 
 
 def plan_options(options: RunOptions) -> PlanOptions:
