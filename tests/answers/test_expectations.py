@@ -144,6 +144,19 @@ def test_what_no_chain_has_seen_is_allowed_for(units):
         assert np.abs(scores(got, exact)).max() < 4.5
 
 
+def test_variables_that_hardly_ever_leave_their_state():
+    """In a ferromagnet a chain seldom shows a spin against the others: errors must not wait for it."""
+    rng = np.random.default_rng(0)
+    model = mg.rbm(0.25 + 0.05 * rng.normal(size=(10, 14)), np.full(10, 0.02), np.zeros(14))
+    exact = mg.expectations(model, exact=True)
+    z = []
+    for seed in range(10):
+        got = mg.expectations(model, exact=False, steps=200, chains=300, seed=seed)
+        z.append((got.correlations - exact.correlations) / got.correlation_errors)
+    assert np.abs(z).max() < 4.5
+    assert 0.5 < np.sqrt(np.mean(np.square(z))) < 1.2
+
+
 def test_gaussians_in_closed_form():
     rng = np.random.default_rng(1)
     model = mg.rbm(

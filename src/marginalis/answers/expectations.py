@@ -288,6 +288,7 @@ def _from_chains(states: FinalStates, what: Features, functions: dict[str, Funct
                 sums[name].append(evaluated(function, name, drawn))
     means, mean_errors = states.average(own)
     products, product_errors = states.average_products(rows, what.pairs)
+    product_errors = np.maximum(product_errors, states.least_errors(own, rows, what.pairs, what.values))
     mean_errors = states.unseen(means, mean_errors, *what.values.T)
     ends = (what.values[what.pairs[:, 0], :, None] * what.values[what.pairs[:, 1], None, :]).reshape(-1, 4)
     product_errors = states.unseen(products, product_errors, ends.min(axis=1), ends.max(axis=1))

@@ -123,14 +123,33 @@ class FinalStates:
             error = np.maximum(np.sqrt(squares + ((n - 1.0) * off) ** 2), _ROUNDING * sizes)
         return mean, np.where(np.isfinite(error), error, math.inf)
 
+    @property
+    def once(self) -> float:
+        """One over the effective number of chains, those of a population counted one by one."""
+        last = self.weights[-1] / self.weights[-1].sum()
+        return float(last @ last)
+
+    def least_errors(self, own: Array, rows: Array, pairs: Any, values: Array) -> Array:
+        """Return the part of the errors of products that comes from each sampled variable alone.
+
+        Given all others its variance is known, whether or not the chains show it: one that hardly ever leaves its state
+        would seem never to do so. `own` are means given all others, and `values` the ends of the range of features.
+        """
+        at, _ = self.model.callers_features()
+        low, high = values[at].T[:, :, None, None]
+        alone = np.zeros(len(own))
+        alone[at] = np.nan_to_num(((high - own[at]) * (own[at] - low) * self.weights).sum(axis=(1, 2)))
+        squares = (rows**2 * self.weights).sum(axis=(1, 2))
+        a, b = pairs.T
+        return np.asarray(np.sqrt((alone[a] * squares[b] + alone[b] * squares[a]) * self.once / own.shape[1]))
+
     def unseen(self, mean: Array, error: Array, low: Array, high: Array) -> Array:
         """Return errors of means of values in a range that allow for what no chain has seen.
 
         Where a mean lies within one in the effective number of chains of an end of the range, what takes it away from
         there is rarer than once in the run, and the spread does not tell: the error is at least that of one such chain.
         """
-        last = self.weights[-1] / self.weights[-1].sum()
-        once, width = float(last @ last), high - low
+        once, width = self.once, high - low
         away = np.minimum(mean - low, high - mean)
         return np.where(away < once * width, np.maximum(error, once * width), error)
 
