@@ -11,7 +11,6 @@ import heapq
 from collections.abc import Sequence
 from typing import Any
 
-import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
@@ -242,6 +241,8 @@ def _is_dense(graph: Any) -> bool:
 
 
 def _colours(graph: Any) -> Indices:
+    import networkx as nx  # imported here: it takes a while to load
+
     colours = nx.greedy_color(nx.from_scipy_sparse_array(graph), "smallest_last")
     return np.array([colours[i] for i in range(graph.shape[0])], dtype=np.int64)
 
