@@ -109,7 +109,7 @@ def curve(estimate: Estimate) -> Any:
 
 
 def works(bounds: Bounds) -> Any:
-    """Histograms of the work of both directions, which cross at F (Crooks), with the bounds and Bennett's F.
+    """Histograms of the work of both directions, which cross at F (Crooks), with the bounds and F.
 
     The forward work −ln W and minus the reverse work, both less ln Z_0, are on the scale of F.
     """
@@ -123,7 +123,8 @@ def works(bounds: Bounds) -> Any:
     axes.axvspan(bounds.lower, bounds.upper, color="black", alpha=0.07, lw=0)
     for place in (bounds.lower, bounds.upper):
         axes.axvline(place, color="black", lw=1, ls="--", label=label if place == bounds.lower else None)
-    name = _value("F", bounds.free_energy, bounds.stderr) + ", Bennett"
+    by = "Bennett" if bounds.is_two_sided else "forward"
+    name = f"{_value('F', bounds.free_energy, bounds.stderr)}, {by}"
     axes.axvline(bounds.free_energy, color=COLOURS[0], lw=1.5, label=name)
     axes.locator_params(axis="x", nbins=7)
     axes.set_xlabel("work less ln Z$_0$ (reverse: with the sign turned)")

@@ -43,7 +43,7 @@ MIN_OVERLAP = 20.0  # effective chains below which Bennett's error is no error b
 
 @dataclass(frozen=True, eq=False)
 class Bounds(Answer):
-    """F between two bounds that hold together with probability `confidence`, and Bennett's estimate of it."""
+    """F between two bounds that hold together with probability `confidence`, and an estimate of it."""
 
     forward: Estimate
     reverse_log_weights: Array  # of chains from the target to the base: their mean weight estimates Z_0/Z
@@ -76,19 +76,28 @@ class Bounds(Answer):
         return bennett(-self.forward.log_weights, -self.reverse_log_weights)
 
     @property
+    def is_two_sided(self) -> bool:
+        """Whether `free_energy` rests on both directions.
+
+        Samples that were made from the forward chains know no more than these, and Bennett's error bar, which takes
+        them for samples of the model, hardly ever holds: then the forward chains alone speak.
+        """
+        return self.samples != "approximate"
+
+    @property
     def free_energy(self) -> float:
-        """F by Bennett's acceptance ratio, from both directions."""
-        return self._bennett.difference - self.forward.log_z0
+        """F by Bennett's acceptance ratio, from both directions; of approximate samples by the forward one alone."""
+        return self._bennett.difference - self.forward.log_z0 if self.is_two_sided else self.forward.free_energy
 
     @property
     def log_z(self) -> float:
-        """ln Z by Bennett's acceptance ratio."""
+        """ln Z = −F, as `free_energy`."""
         return -self.free_energy
 
     @property
     def stderr(self) -> float:
-        """Standard error of `free_energy`, by Bennett's formula."""
-        return self._bennett.stderr
+        """Standard error of `free_energy`: by Bennett's formula, or that of the forward chains."""
+        return self._bennett.stderr if self.is_two_sided else self.forward.stderr
 
     @property
     def overlap(self) -> float:
@@ -97,7 +106,9 @@ class Bounds(Answer):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Interval of F about `free_energy` with the same confidence, for a normal error."""
+        """Interval of F about `free_energy` with the same confidence: for a normal error, or the forward chains'."""
+        if not self.is_two_sided:
+            return self.forward.interval_at(self.confidence)
         reach = max(float(ndtri(0.5 + self.confidence / 2.0)) * self.stderr, self.forward.rounding)
         return self.free_energy - reach, self.free_energy + reach
 
@@ -107,8 +118,8 @@ class Bounds(Answer):
         found = []
         if self.samples == "approximate":
             found.append(
-                "the reverse chains start from samples of the forward run, not of the model itself: "
-                "the lower bound and Bennett's estimate are approximate"
+                "the reverse chains start from samples of the forward run, not of the model itself: the lower bound "
+                "is approximate, and F is that of the forward run alone"
             )
         if self.lower > self.upper:
             found.append("the two bounds contradict each other: the samples cannot be those of the model")
@@ -119,6 +130,8 @@ class Bounds(Answer):
                 f"the two directions disagree by {gap:.2g}, where their 95 % intervals reach {reach:.2g} towards each "
                 "other: one may have missed what the other has seen; raise steps, or start from another base"
             )
+        if not self.is_two_sided:
+            return (*found, *self.forward.warnings)
         fewest = min(self.forward.chains, len(self.reverse_log_weights))
         if fewest < MIN_CHAINS:
             found.append(f"{fewest} chains in one direction are too few for Bennett's error; raise chains")
@@ -147,6 +160,7 @@ class Bounds(Answer):
             "confidence": self.confidence,
             "samples": self.samples,
             "free_energy": self.free_energy,
+            "estimator": "bennett" if self.is_two_sided else "forward",
             "log_z": self.log_z,
             "stderr": finite(self.stderr),
             "interval": [finite(low), finite(high)],
@@ -165,9 +179,10 @@ class Bounds(Answer):
             sure = ", if these are independent samples of the model"
         if self.lower > self.upper:
             sure = ", which cannot be"
+        by = "Bennett's acceptance ratio" if self.is_two_sided else "the forward chains alone"
         lines = [
             f"{self.lower:.{digits}f} ≤ F ≤ {self.upper:.{digits}f}   (probability at least {self.confidence:g}{sure})",
-            f"F = {self.free_energy:.{digits}f} ± {self.stderr:.{digits}f}   by Bennett's acceptance ratio"
+            f"F = {self.free_energy:.{digits}f} ± {self.stderr:.{digits}f}   by {by}"
             f"   (forward {self.forward.free_energy:.{digits}f}, reverse {self.reverse_free_energy:.{digits}f})",
             f"{self.method}, {self.record}, "
             f"{self.chains} + {len(self.reverse_log_weights)} chains, reverse start: {self.samples}, "
