@@ -261,3 +261,55 @@ def test_convergence_draws_every_series(number):
     for drawn, estimates in zip(bars, series.values(), strict=True):
         assert drawn[0].get_ydata() == pytest.approx([r.free_energy for r in estimates])
         assert drawn[0].get_xdata() == pytest.approx([10, 100, 1000], rel=0.15)
+
+
+def test_figures_are_drawn_on_given_axes(thermal):
+    """Those of the caller are returned, and no other figure is made."""
+    from matplotlib.figure import Figure
+
+    e = with_curve(WEIGHTS["normal"], np.linspace(0.1, 1.0, 10))
+    b = bounds(RNG.normal(size=100), RNG.normal(size=100))
+    series = {"ais": [e], "mais": [e]}
+    cases = [
+        (1, lambda ax: plots.weights(e, ax=ax)),
+        (1, lambda ax: plots.running(e, ax=ax)),
+        (1, lambda ax: plots.works(b, ax=ax)),
+        (1, lambda ax: plots.convergence(series, 1.0, ax=ax)),
+        (2, lambda ax: plots.curve(e, ax=ax)),
+        (3, lambda ax: plots.thermodynamics(thermal, ax=ax)),
+    ]
+    for number, draw in cases:
+        figure = Figure()
+        axes = figure.subplots(number, 1)
+        assert draw(axes) is axes
+        assert all(x.has_data() for x in np.ravel(axes))
+        check_drawn(figure)
+        with pytest.raises(ValueError, match=r"ax is .*; it must be (a list of \d )?matplotlib axes"):
+            draw(list(figure.subplots(4, 1)))
+        with pytest.raises(ValueError, match="ax is 'here'"):
+            draw("here")
+
+
+@pytest.mark.parametrize("draw", [plots.weights, plots.running])
+def test_exact_values_are_marked(draw):
+    (axes,) = draw(make_estimate(WEIGHTS["normal"]), exact=-2.25).axes
+    x, y = line(axes, "exact: ")
+    assert 2.25 in np.abs(np.concatenate([x, y]))
+
+
+def test_style_is_one_and_does_not_leak():
+    from matplotlib import rcParams
+
+    before = dict(rcParams)
+    (axes,) = plots.weights(make_estimate(WEIGHTS["normal"])).axes
+    assert not axes.spines["top"].get_visible()
+    assert dict(rcParams) == before
+
+
+def test_populations_are_counted():
+    """A resampled run has a weight for each population: there are fewer of them than chains."""
+    e = mg.estimate(random_rbm(np.random.default_rng(2), 4, 4), steps=20, chains=100, populations=5, resample=True)
+    (axes,) = plots.running(e).axes
+    n, _ = line(axes, "F of the first n populations")
+    assert n[-1] == 5
+    assert "population" in plots.weights(e).axes[0].get_xlabel()

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from scipy.special import ndtri
 
 from ..checks import Array, real_array, real_number, whole
+from ..display import sketch
 from ..exact.sampling import sample_visible
 from ..models.data import check_rows, split_rows, visible_table
 from ..models.layered import as_model
@@ -41,7 +42,7 @@ _NOT_HERE = ("resample", "populations")  # Bennett compares single chains with t
 MIN_OVERLAP = 20.0  # effective chains below which Bennett's error is no error bar
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Bounds(Answer):
     """F between two bounds that hold together with probability `confidence`, and an estimate of it."""
 
@@ -189,6 +190,11 @@ class Bounds(Answer):
             f"seed {self.seed}, {self.engine}, {self.seconds:.2f} s",
         ]
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
+
+    def _sketch(self) -> str:
+        works = -self.forward.log_z0 - self.forward.log_weights, self.reverse_log_weights - self.forward.log_z0
+        span = self.lower, self.upper
+        return sketch.histogram(*works, at=[self.free_energy], span=span, about="works of both directions, F, bounds")
 
 
 @takes_options(leave_out=_NOT_HERE)

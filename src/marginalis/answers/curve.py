@@ -8,7 +8,10 @@ from functools import cached_property
 import numpy as np
 
 from ..checks import Array
+from ..display import sketch
+from ..display.card import Displayed
 from . import confidence
+from .record import decimals
 
 
 class LogZRows:
@@ -33,8 +36,8 @@ class LogZRows:
         return np.array([confidence.interval(x) for x in self.log_weights]) + self.log_z0
 
 
-@dataclass(frozen=True, eq=False)
-class Curve(LogZRows):
+@dataclass(frozen=True, eq=False, repr=False)
+class Curve(LogZRows, Displayed):
     """ln Z(β) along the way from the base to the model, from the weights of the chains after each step.
 
     Z(β) belongs to the P_β in between; with a uniform base that is the model at temperature T/β.
@@ -43,6 +46,16 @@ class Curve(LogZRows):
     betas: Array
     log_weights: Array  # [step, chain]; Z_0 left out
     log_z0: float
+
+    def __str__(self) -> str:
+        steps, chains = self.log_weights.shape
+        error = float(self.stderr[-1])
+        digits = decimals(error)
+        end = f"ln Z({self.betas[-1]:.4g}) = {self.log_z[-1]:.{digits}f} ± {error:.{digits}f}"
+        return f"{end}   (ln Z(0) = {self.log_z0:.{digits}f}; after {steps} steps, {chains} chains)"
+
+    def _sketch(self) -> str:
+        return sketch.line(self.betas, self.log_z, about="ln Z against β")
 
     def __add__(self, other: Curve) -> Curve:
         """Return the curve from the chains of both, which must have the same steps."""

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ..checks import Array
+from ..display import sketch
 from ..exact.sampling import sample_visible
 from ..models.arrange import shared_split
 from ..models.layered import as_model
@@ -30,7 +31,7 @@ _DEFAULT_STEPS = 200
 MIN_OVERLAP = 20.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Difference(Answer):
     """ln Z_b − ln Z_a by Bennett's acceptance ratio, from chains that go from a to b and from b to a."""
 
@@ -111,6 +112,10 @@ class Difference(Answer):
             f"seed {self.seed}, {self.engine}, {self.seconds:.2f} s",
         ]
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
+
+    def _sketch(self) -> str:
+        both = self.forward_log_weights, -self.reverse_log_weights
+        return sketch.histogram(*both, at=[self.log_ratio], span=self.bounds, about="log-weights both ways, bounds")
 
 
 @takes_options(leave_out=_NOT_HERE)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import Array, frozen, reading, real_number, shown
+from ..display import sketch
 from ..engines import drive
 from ..formats.results import Result, read_result, write_result
 from ..parallel.threads import Tick
@@ -24,7 +25,7 @@ from .curve import Curve
 from .record import Answer, Record, decimals, finite, printable
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Estimate(Answer):
     """Free energy F = −ln Z from the log-weights of independent chains (eqs. F_AIS, F_mAIS).
 
@@ -189,6 +190,10 @@ class Estimate(Answer):
             f"(ESS {self.ess:.1f}), seed {self.seed}, {self.engine}, {self.seconds:.2f} s",
         ]
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
+
+    def _sketch(self) -> str:
+        weights, span = self.log_z0 + self.log_weights, self.log_z_interval
+        return sketch.histogram(weights, at=[self.log_z], span=span, about="log-weights, ln Z and its interval")
 
 
 def load_estimate(path: str | Path) -> Estimate:

@@ -16,6 +16,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from ..checks import Array, shown, whole
+from ..display import sketch
 from ..exact import ModelTooLarge
 from ..models.factors import FactorModel
 from ..models.forms import Indices
@@ -35,7 +36,7 @@ _CHEAP_TABLES = 22.0  # likewise of entries
 _SHOWN = 40  # lines of a table in print
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Expectations(Answer):
     """Mean values with standard errors, in the caller's order.
 
@@ -57,6 +58,7 @@ class Expectations(Answer):
     source: str  # "annealing", or the exact way
     estimate: Estimate | None = None  # of F, from the same chains; None where the means are exact
     notes: tuple[str, ...] = ()
+    _is_table = True
 
     @property
     def is_exact(self) -> bool:
@@ -152,12 +154,18 @@ class Expectations(Answer):
             )
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
 
+    def _headline(self) -> str:
+        return f"Means of {self.variables} variables and {len(self.pairs)} products   ({self.source})"
+
+    def _sketch(self) -> str:
+        return sketch.histogram(self.means, self.correlations, about="means, and means of products")
+
 
 def _table(names: Sequence[str], means: Array, errors: Array) -> list[str]:
     lines = []
     for name, x, e in zip(names[:_SHOWN], means, errors, strict=False):
         digits = decimals(float(e))
-        lines.append(f"⟨{name}⟩ = {x:.{digits}f}" + (f" ± {e:.{digits}f}" if e > 0.0 else ""))
+        lines.append(f"⟨{name}⟩ = {x:z.{digits}f}" + (f" ± {e:.{digits}f}" if e > 0.0 else ""))
     if len(means) > _SHOWN:
         lines.append(f"… and {len(means) - _SHOWN} more")
     return lines

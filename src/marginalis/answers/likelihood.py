@@ -18,6 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..checks import real_number
+from ..display import sketch
+from ..display.card import Displayed
 from ..exact import ExactLogZ, exact_log_z
 from ..models.data import split_rows, visible_table
 from ..models.layered import as_model
@@ -35,8 +37,8 @@ _HINTS = 1024  # rows that tell the estimate where the modes are
 _ROUNDING = 1e-9  # relative: two rows whose terms differ by less may be the same row
 
 
-@dataclass(frozen=True, eq=False)
-class LogLikelihood:
+@dataclass(frozen=True, eq=False, repr=False)
+class LogLikelihood(Displayed):
     """ln p(v) of every row of a data set, in nats.
 
     Two errors that have nothing to do with each other are kept apart: `interval` is what the doubt about ln Z
@@ -108,6 +110,9 @@ class LogLikelihood:
             f"ln Z = {self.log_z:.4f}   ({self.log_z_source}), {self.seconds:.2f} s",
         ]
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
+
+    def _sketch(self) -> str:
+        return sketch.histogram(self.per_sample, at=[self.mean], about="ln p of the samples, and their mean")
 
 
 def log_likelihood(rbm: Any, data: Any, log_z: Any = None, **estimate_options: Any) -> LogLikelihood:

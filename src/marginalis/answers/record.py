@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import __version__
 from ..checks import real_number, shown, whole
+from ..display.card import Displayed
 from ..sampling.plan import Plan, model_digest
 
 _MOST = 2**53  # variables, steps and the like that a file may claim
@@ -155,7 +156,7 @@ def _checked_runs(runs: Sequence[Sequence[int]]) -> tuple[tuple[int, int, int], 
     return tuple(found)
 
 
-class Answer:
+class Answer(Displayed):
     """What all answers have: a record, and ways to be written."""
 
     record: Record

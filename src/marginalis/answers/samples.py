@@ -8,6 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from ..checks import Array, whole
+from ..display.card import Displayed
 from ..exact.sampling import sample_visible
 from ..models.layered import as_model
 from ..models.model import MRF
@@ -20,8 +21,8 @@ from .final_states import FinalStates, final_states
 _EXACT_SECONDS = 30.0
 
 
-@dataclass(frozen=True, eq=False)
-class Samples:
+@dataclass(frozen=True, eq=False, repr=False)
+class Samples(Displayed):
     """States of all variables, a row of features in the caller's order per sample.
 
     `source` is the exact way, or ``"annealing"``: then the rows are chosen from weighted chains, follow the model
@@ -36,6 +37,11 @@ class Samples:
     def __len__(self) -> int:
         """Return the number of samples."""
         return len(self.rows)
+
+    def __str__(self) -> str:
+        n, features = self.rows.shape
+        lines = [f"{n} sample{'s' * (n != 1)} of {features} features   ({'exact, by ' * self.is_exact}{self.source})"]
+        return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
 
 
 @takes_options(leave_out=("first_chain",))

@@ -15,6 +15,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from ..checks import Array
+from ..display import sketch
 from ..engines import drive
 from ..models.arrange import shared_split
 from ..models.layered import as_model
@@ -36,13 +37,14 @@ _VARIANCE = 0.05  # of ln w between two neighbours that the steps are chosen for
 _FEWEST, _MOST = 2, 1000  # steps between two neighbours
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Along(LogZRows, Answer):
     """ln Z of every model of a sequence, with errors; neighbours err together, so that differences are surer."""
 
     log_weights: Array  # [model, population]; Z_0 left out
     log_z0: float
     record: Record
+    _is_table = True
 
     @cached_property
     def differences(self) -> tuple[Array, Array]:
@@ -75,6 +77,12 @@ class Along(LogZRows, Answer):
             digits = decimals(float(e))
             lines.append(f"{t:6d} {f'{z:.{digits}f} ± {e:.{digits}f}':>24}")
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
+
+    def _headline(self) -> str:
+        return f"ln Z of {len(self.log_weights)} models   ({self.chains} chains, {self.seconds:.2f} s)"
+
+    def _sketch(self) -> str:
+        return sketch.line(np.arange(float(len(self.log_z))), self.log_z, 2.0 * self.stderr, "ln Z of every model")
 
 
 @takes_options(leave_out=_NOT_HERE)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..checks import real_array, whole
+from ..display import sketch
 from ..models.layered import as_model
 from ..models.units import Array, Gaussian
 from ..parallel.progress import ticker
@@ -36,7 +37,7 @@ _NOT_HERE = ("first_chain", "resample", "populations")  # errors here are those 
 QUANTITIES = ("log_z", "energy", "entropy", "heat_capacity")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Thermodynamics(Answer):
     """Totals for the whole model at each inverse temperature, with the standard error of each (k_B = 1).
 
@@ -56,6 +57,7 @@ class Thermodynamics(Answer):
     ess: Array  # effective number of chains at each β
     record: Record
     warnings: tuple[str, ...]
+    _is_table = True
 
     @property
     def temperatures(self) -> Array:
@@ -85,6 +87,13 @@ class Thermodynamics(Answer):
                 cells.append(f"{row[name]:.{digits}f} ± {row[name + '_error']:.{digits}f}")
             lines.append(f"{row['beta']:10.5g} " + " ".join(f"{cell:>20}" for cell in cells) + f" {row['ess']:9.1f}")
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
+
+    def _headline(self) -> str:
+        n = len(self.betas)
+        return f"Heat capacity C at {n} temperature{'s' * (n > 1)}   ({self.chains} chains, {self.seconds:.2f} s)"
+
+    def _sketch(self) -> str:
+        return sketch.line(self.betas, self.heat_capacity, 2.0 * self.heat_capacity_error, "heat capacity against β")
 
 
 @takes_options(leave_out=("base", *_NOT_HERE))

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import scipy.sparse as sp
 import typer
 
 from ..answers.estimating import estimate as run_estimate
@@ -20,6 +19,7 @@ from ..exact import ModelTooLarge, cheapest, duration, exact_log_z
 from ..formats import files, tables
 from ..formats.model_files import load
 from ..formats.uai import write_pr
+from ..models import describe
 from ..models.factors import FactorModel
 from ..models.model import MRF
 from ..sampling.plan import make_plan
@@ -265,21 +265,4 @@ def _facts_of_factors(model: FactorModel) -> dict[str, Any]:
 
 
 def _facts(model: MRF) -> dict[str, Any]:
-    stored = [w.data if sp.issparse(w) else w for w in (model.weights, model.lateral) if w is not None]
-    inside = np.count_nonzero(stored[1]) // 2 if model.lateral is not None else 0  # each stands there twice
-    return {
-        "bipartite": model.is_bipartite,
-        "visible": model.n_visible,
-        "hidden": model.n_hidden,
-        "variables": model.n_variables,
-        "visible_units": model.visible_units.name,
-        "hidden_units": model.hidden_units.name,
-        "temperature": model.temperature,
-        "coupling": "sparse" if model.is_sparse else "dense",
-        "couplings": int(np.count_nonzero(stored[0]) + inside),
-        "largest_coupling": float(max(np.abs(w).max(initial=0.0) for w in stored)),
-        "largest_field": float(max(np.abs(b).max(initial=0.0) for b in (model.visible_bias, model.hidden_bias))),
-        "blocks_of_a_sweep": len(model.sweep),
-        "mais_is": make_plan(model).method,
-        "exact": _exact_way(model),
-    }
+    return {**describe.facts(model), "mais_is": make_plan(model).method, "exact": _exact_way(model)}

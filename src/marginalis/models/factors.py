@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..checks import Array, frozen, one_line, shown
+from ..display.card import Displayed
 from .arrange import arrange
 from .forms import Indices
 from .model import MRF
@@ -31,7 +32,7 @@ _EPS = 2.0**-50  # of the entries of a table, within which it is a sum of functi
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FactorModel:
+class FactorModel(Displayed):
     """Discrete variables and the factors that join them.
 
     Parameters
@@ -70,9 +71,9 @@ class FactorModel:
         for table in self.tables:
             frozen(table)
 
-    def __repr__(self) -> str:
-        """Say how large it is; tables may have millions of entries."""
-        return f"<FactorModel of {self.n_variables} variables, {len(self.scopes)} factors>"
+    def __str__(self) -> str:
+        facts = f"{len(self.scopes)} factors of up to {self.largest_scope} variables"
+        return f"FactorModel of {self.n_variables} variables   ({facts})"
 
     @cached_property
     def _entries(self) -> Array:

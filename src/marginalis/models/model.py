@@ -27,6 +27,9 @@ from ..checks import (
     frozen,
     real_number,
 )
+from ..display import sketch
+from ..display.card import Displayed
+from .describe import couplings, in_words
 from .forms import (
     Coupling,
     Grid,
@@ -46,8 +49,8 @@ from .normalisable import check_normalisable
 from .units import SPIN, Array, Categorical, Gaussian, TwoState, Units, parse_units
 
 
-@dataclass(frozen=True, eq=False)
-class MRF:
+@dataclass(frozen=True, eq=False, repr=False)
+class MRF(Displayed):
     """Visible variables v, hidden variables h, and their couplings.
 
     Parameters
@@ -111,6 +114,12 @@ class MRF:
         set_(self, "labels", checked_labels(self.labels, self.n_variables))
         set_(self, "natural", natural_form(self))
         check_normalisable(self)
+
+    def __str__(self) -> str:
+        return in_words(self)
+
+    def _sketch(self) -> str:
+        return sketch.histogram(couplings(self), about="couplings")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies, and models from another process, are built as any other: checked and read-only."""

@@ -1,0 +1,307 @@
+"""Figures of results. Matplotlib is imported when one is drawn.
+
+All functions return a `matplotlib` figure, which a notebook shows; with ``ax=``, axes of the caller's (a list of them
+where there are several panels), they draw there and return what was given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import boxcox, expit
+
+from ..answers import confidence
+from ..answers.bounds import Bounds
+from ..answers.estimate import Estimate, decimals
+from ..answers.thermodynamics import Thermodynamics
+from ..checks import shown
+from ..display.sketch import COLOURS as COLOURS
+from ..display.words import method_name
+from ..formats.files import write_whole
+from ..models.units import Array
+
+FORMATS = ("png", "pdf", "svg", "jpg")
+_MARKERS = "osD^v"
+_POINTS = 400  # of a line: more cannot be told apart
+
+
+def weights(estimate: Estimate, *, exact: float | None = None, ax: Any = None) -> Any:
+    """Histogram of the log-weights with their fitted tail, the estimate, its interval and, if given, the exact F."""
+    with _panels(ax, 4.2) as (axes,):
+        values = estimate.log_z0 + estimate.log_weights
+        edges = _bins(values)
+        axes.hist(values, bins=edges, color=COLOURS[1], alpha=0.6, label=_units(estimate))
+        tail = confidence.fit_tail(estimate.log_weights)
+        if tail is not None:
+            y, density = tail_density(tail)
+            counts = tail.size * (edges[1] - edges[0]) * density
+            label = rf"Pareto tail of the weights, $\hat k$ = {tail.k:.2f}"
+            shown = counts > 0.1  # what lies below the axis would only widen it
+            axes.plot(estimate.log_z0 + y[shown], counts[shown], color=COLOURS[3], lw=1.8, label=label)
+        low, high = estimate.interval
+        _interval(axes.axvspan, -high, -low, "95 % interval")
+        axes.axvline(estimate.log_z, color=COLOURS[0], lw=1.5, label=_value("ln Z", estimate.log_z, estimate.stderr))
+        _exactly(axes.axvline, None if exact is None else -exact)
+        axes.set_yscale("log")  # the tail, which decides how far to trust the mean, is of few chains
+        axes.set_ylim(bottom=0.5)
+        axes.locator_params(axis="x", nbins=7)
+        axes.set_xlabel(f"ln Z$_0$ + log-weight of a {_units(estimate)[:-1]}")
+        axes.set_ylabel(_units(estimate))
+    return axes.figure if ax is None else ax
+
+
+def running(estimate: Estimate, *, exact: float | None = None, ax: Any = None) -> Any:
+    """F from the first n chains (or populations) against n, with ±1.96 standard errors of the delta method."""
+    with _panels(ax, 4.2) as (axes,):
+        number, unit = len(estimate.log_weights), _units(estimate)
+        n = np.unique(np.geomspace(1, number, _POINTS).round().astype(np.int64))
+        log_mean, errors = (x[n - 1] for x in _running_means(estimate.log_weights))
+        f, reach = -estimate.log_z0 - log_mean, 1.96 * errors
+        few = number <= 10
+        axes.plot(n, f, "o-" if few else "-", color=COLOURS[1], lw=1.5, ms=4, label=f"F of the first n {unit}")
+        label, band = "±1.96 standard errors", ((f - reach)[1:], (f + reach)[1:])
+        if few:
+            axes.vlines(n[1:], *band, color=COLOURS[1], alpha=0.5, lw=3, label=label if number > 1 else None)
+        else:
+            axes.fill_between(n[1:], *band, color=COLOURS[1], alpha=0.25, lw=0, label=label)
+        low, high = estimate.interval
+        _interval(axes.axhspan, low, high, "95 % interval of all")
+        axes.axhline(f[-1], color=COLOURS[0], lw=1, ls="--", label=_value("F", estimate.free_energy, estimate.stderr))
+        _exactly(axes.axhline, exact)
+        axes.set_xscale("log")
+        axes.set_xlim(0.95, 1.05 * number)
+        if few:
+            axes.set_xticks(n)
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
+        # the first few chains would stretch the scale until nothing is seen of the others
+        late = (n >= math.sqrt(number)) & np.isfinite(reach)
+        seen = [f[-1], *(f - reach)[late], *(f + reach)[late], *filter(math.isfinite, (low, high))]
+        _limits(axes.set_ylim, seen)
+        axes.ticklabel_format(axis="y", useOffset=False)
+        axes.set_xlabel(f"number of {unit} n")
+        axes.set_ylabel("free energy F")
+    return axes.figure if ax is None else ax
+
+
+def curve(estimate: Estimate, *, ax: Any = None) -> Any:
+    """ln Z(β) on the way from the base to the model, and the 95 % interval about it."""
+    if estimate.curve is None:
+        raise ValueError("this estimate has no curve: call estimate with record=True")
+    with _panels(ax, 3.2, 1.8) as (top, bottom):
+        whole = estimate.curve
+        pick = np.unique(np.linspace(0, len(whole.betas) - 1, _POINTS).round().astype(np.int64))
+        part = replace(whole, betas=whole.betas[pick], log_weights=whole.log_weights[pick])
+        betas = np.concatenate([[0.0], part.betas])
+        log_z = np.concatenate([[whole.log_z0], part.log_z])
+        every = max(1, len(part.betas) // 40)
+        label = "ln Z(β); dots are equal numbers of steps apart"
+        top.plot(betas, log_z, color=COLOURS[0], lw=1.2, marker=".", markevery=every, label=label)
+        top.set_ylabel("ln Z(β)")
+        bottom.axhline(0.0, color=COLOURS[0], lw=1.2)
+        around = np.concatenate([[[0.0, 0.0]], part.intervals - part.log_z[:, None]])
+        if np.isfinite(around).all():
+            bottom.fill_between(betas, *around.T, color=COLOURS[0], alpha=0.3, lw=0, label="95 % interval")
+            _limits(bottom.set_ylim, around.ravel())
+        else:
+            bottom.set_yticks([])
+            bottom.text(0.5, 0.55, "one chain gives no interval", transform=bottom.transAxes, ha="center")
+        bottom.set_xlim(-0.02, 1.02)
+        bottom.set_ylabel("interval\nless ln Z(β)")
+        bottom.set_xlabel("β, from the base (0) to the model (1)")
+    return top.figure if ax is None else ax
+
+
+def works(bounds: Bounds, *, exact: float | None = None, ax: Any = None) -> Any:
+    """Histograms of the work of both directions, which cross at F (Crooks), with the bounds and F.
+
+    The forward work −ln W and minus the reverse work, both less ln Z_0, are on the scale of F.
+    """
+    with _panels(ax, 4.2) as (axes,):
+        forward = -bounds.forward.log_weights - bounds.forward.log_z0
+        back = bounds.reverse_log_weights - bounds.forward.log_z0
+        edges = _bins(forward, back)
+        for values, colour, name in ((back, COLOURS[2], "reverse"), (forward, COLOURS[1], "forward")):
+            axes.hist(values, bins=edges, density=True, color=colour, alpha=0.5, label=f"{name} chains, {len(values)}")
+        label = (
+            f"bounds, probability ≥ {bounds.confidence:g}" if bounds.is_certified else "bounds, lower one approximate"
+        )
+        axes.axvspan(bounds.lower, bounds.upper, color="black", alpha=0.07, lw=0)
+        for place in (bounds.lower, bounds.upper):
+            axes.axvline(place, color="black", lw=1, ls="--", label=label if place == bounds.lower else None)
+        by = "Bennett" if bounds.is_two_sided else "forward"
+        name = f"{_value('F', bounds.free_energy, bounds.stderr)}, {by}"
+        axes.axvline(bounds.free_energy, color=COLOURS[0], lw=1.5, label=name)
+        _exactly(axes.axvline, exact)
+        axes.locator_params(axis="x", nbins=7)
+        axes.set_xlabel("work less ln Z$_0$ (reverse: with the sign turned)")
+        axes.set_ylabel("density of chains")
+    return axes.figure if ax is None else ax
+
+
+def thermodynamics(result: Thermodynamics, *, ax: Any = None) -> Any:
+    """Energy, entropy and heat capacity per variable against temperature, or against β if that includes 0."""
+    with _panels(ax, 2.0, 2.0, 2.0, legend=False) as panels:
+        hot = bool((result.betas == 0.0).any())
+        x = result.betas if hot else result.temperatures
+        order = np.argsort(x)
+        names = ("energy", "entropy", "heat_capacity")
+        for axes, name, colour in zip(panels, names, COLOURS, strict=False):
+            value = getattr(result, name)[order] / result.variables
+            error = 2.0 * getattr(result, name + "_error")[order] / result.variables
+            error[~np.isfinite(error)] = np.nan  # of one chain
+            axes.plot(x[order], value, color=colour, lw=0.8, alpha=0.4)
+            axes.errorbar(x[order], value, error, fmt="o", ms=3, elinewidth=1.2, capsize=2, color=colour)
+            axes.set_ylabel(name.replace("_", " "))
+        if not hot and x.max() > 20.0 * x.min():
+            panels[-1].set_xscale("log")
+        panels[0].set_title(f"per variable, n = {result.variables} (bars: ±2 standard errors)", fontsize="medium")
+        panels[-1].set_xlabel("inverse temperature β" if hot else "temperature T")
+        panels[0].figure.align_ylabels(panels)
+    return panels[0].figure if ax is None else ax
+
+
+def convergence(results: Mapping[str, Sequence[Estimate]], exact: float, *, ax: Any = None) -> Any:
+    """F against the number of steps, one line per method, with the exact value."""
+    with _panels(ax, 4.0) as (axes,):
+        axes.axhline(exact, color="black", lw=1, label="exact")
+        number = len(results)
+        shifts = 1.04 ** (np.linspace(-1.0, 1.0, number) * min(number - 1, 3))  # moved apart: all error bars are seen
+        for place, ((name, estimates), shift) in enumerate(zip(results.items(), shifts, strict=True)):
+            colour, marker = COLOURS[place % len(COLOURS)], _MARKERS[place // len(COLOURS) % len(_MARKERS)]
+            steps = [shift * r.steps for r in estimates]
+            values, errors = [r.free_energy for r in estimates], [2 * r.stderr for r in estimates]
+            axes.errorbar(
+                steps, values, errors, fmt=f"{marker}-", ms=4, lw=1, capsize=3, color=colour, label=method_name(name)
+            )
+        axes.set_xscale("log")
+        axes.set_xlabel("annealing steps K")
+        axes.set_ylabel("free energy F (bars: ±2 standard errors)")
+    return axes.figure if ax is None else ax
+
+
+def tail_density(tail: confidence.Tail) -> tuple[Array, Array]:
+    """Return points y = ln W from a fitted tail of W, and the density of y there.
+
+    The points are the quantiles at which W is exceeded with probability q: W = u + σ(q^(−k) − 1)/k. The density of
+    W is q^(1+k)/σ there, that of y is W times as much.
+    """
+    q = expit(np.linspace(8.0, -8.0, 201))  # close together at both ends
+    y = np.logaddexp(tail.threshold, tail.log_scale + np.log(boxcox(1.0 / q, tail.k)))
+    return y, np.exp(y - tail.log_scale + (1.0 + tail.k) * np.log(q))
+
+
+def save(drawing: Any, path: str | Path) -> None:
+    """Write a figure in the format that the suffix names; PNG without one."""
+    suffix = Path(path).suffix.lstrip(".").lower() or "png"
+    write_whole(path, lambda file: drawing.savefig(file, format=suffix, dpi=150))
+
+
+def check_format(path: str | Path) -> None:
+    """Raise a ValueError now if the suffix of `path` names no figure format."""
+    suffix = Path(path).suffix.lstrip(".").lower() or "png"
+    if suffix not in FORMATS:
+        raise ValueError(f"cannot draw {path}: .{suffix} is not one of {', '.join(FORMATS)}")
+
+
+def figure(rows: int, columns: int, size: tuple[float, float], **shared: Any) -> tuple[Any, Any]:
+    """Return an empty figure of this size in inches, and its panels: to be filled within `style`."""
+    from .canvas import Canvas
+
+    drawing = Canvas(figsize=size, layout="constrained")
+    return drawing, drawing.subplots(rows, columns, squeeze=False, **shared)
+
+
+def style() -> Any:
+    """Return the context (``with style():``) in which all figures of the package are made."""
+    try:
+        from .canvas import styled
+    except ImportError:
+        raise ValueError("figures need matplotlib: pip install matplotlib") from None
+    return styled()
+
+
+@contextmanager
+def _panels(ax: Any, *heights: float, legend: bool = True) -> Iterator[list[Any]]:
+    """Give axes to draw on, one for every height in inches: those of the caller, or those of a figure of their own."""
+    with style():
+        if ax is None:
+            drawing, made = figure(len(heights), 1, (6.4, sum(heights)), sharex=True, height_ratios=heights)
+            yield list(made[:, 0])
+            if legend:  # above the panels, where it hides nothing
+                drawing.legend(loc="outside upper center", ncols=2)
+            return
+        given = [ax] if hasattr(ax, "plot") else list(np.ravel(ax))
+        if len(given) != len(heights) or not all(hasattr(x, "plot") for x in given):
+            wanted = "matplotlib axes" if len(heights) == 1 else f"a list of {len(heights)} matplotlib axes"
+            raise ValueError(f"ax is {shown(ax)}; it must be {wanted}")
+        yield given
+        if legend:
+            given[0].legend()
+
+
+def _units(estimate: Estimate) -> str:
+    """What has a weight each."""
+    return "populations" if estimate.populations else "chains"
+
+
+def _exactly(line: Any, value: float | None) -> None:
+    """Mark the exact value, if there is one."""
+    if value is not None:
+        line(value, color="black", lw=1.2, ls=(0, (4, 2)), label=f"exact: {value:.6g}")
+
+
+def _value(name: str, value: float, error: float) -> str:
+    digits = decimals(error)
+    return f"{name} = {value:.{digits}f}" + (f" ± {error:.{digits}f}" if math.isfinite(error) else "")
+
+
+def _interval(span: Any, low: float, high: float, label: str) -> None:
+    """Shade an interval, unless it is that of one chain."""
+    if math.isfinite(low):
+        span(low, high, color=COLOURS[0], alpha=0.25, lw=0, label=label)
+
+
+def _limits(set_limits: Any, values: Sequence[float] | Array) -> None:
+    """Set limits a little outside the values."""
+    low, high = _range(np.asarray(values))
+    margin = 0.05 * (high - low)
+    set_limits(low - margin, high + margin)
+
+
+def _bins(*samples: Array) -> Array:
+    """Return the edges of equal bins that hold all samples."""
+    count = int(1.5 * math.sqrt(min(map(len, samples)))) | 1  # odd: one bin is in the middle
+    return np.linspace(*_range(*samples), min(81, max(11, count)) + 1)
+
+
+def _range(*samples: Array) -> tuple[float, float]:
+    """Return the least and the largest of all samples, apart even if they are all the same but for rounding."""
+    low, high = min(float(x.min()) for x in samples), max(float(x.max()) for x in samples)
+    if high - low > 1e-12 * max(1.0, abs(low)):
+        return low, high
+    return low - 0.5, high + 0.5
+
+
+def _running_means(log_weights: Array) -> tuple[Array, Array]:
+    """Return ln of the mean of the first n weights for every n, and its standard error (infinite for n = 1).
+
+    Squared deviations are summed as (W_n − W̄_{n−1})²(n − 1)/n, all positive, and in logs: no cancellation for nearly
+    equal weights, and no overflow for very different ones.
+    """
+    n = np.arange(1.0, len(log_weights) + 1.0)
+    top = log_weights.max()
+    log_mean = np.logaddexp.accumulate(log_weights - top) - np.log(n)
+    x, before = log_weights[1:] - top, log_mean[:-1]
+    with np.errstate(divide="ignore"):  # no deviation at all
+        gap = np.log(-np.expm1(-np.abs(x - before)))
+    terms = 2.0 * (np.maximum(x, before) + gap) + np.log((n[1:] - 1.0) / n[1:])
+    log_squares = np.logaddexp.accumulate(terms)
+    errors = np.exp(0.5 * (log_squares - np.log(n[1:] * (n[1:] - 1.0))) - log_mean[1:])
+    return log_mean + top, np.concatenate([[np.inf], errors])

@@ -1,0 +1,118 @@
+"""What people see of answers: short texts and cards, never arrays; and what comes from files is escaped."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from conftest import make_estimate, random_rbm
+
+import marginalis as mg
+from marginalis.answers.curve import Curve
+from marginalis.display import sketch
+from marginalis.display.card import card
+
+RNG = np.random.default_rng(3)
+MODEL = random_rbm(RNG, 4, 5)
+QUICK = {"engine": "numpy", "chains": 40, "steps": 10}
+
+
+@pytest.fixture(scope="module")
+def answers():
+    return {
+        "Estimate": mg.estimate(MODEL, **QUICK),
+        "Bounds": mg.bound(MODEL, **QUICK),
+        "Difference": mg.difference(MODEL, random_rbm(RNG, 4, 5), **QUICK),
+        "Along": mg.along([MODEL] * 50, **QUICK),
+        "Thermodynamics": mg.thermodynamics(MODEL, np.linspace(0.0, 1.0, 60), **QUICK),
+        "LogLikelihood": mg.log_likelihood(MODEL, RNG.choice([-1.0, 1.0], (3000, 4))),
+        "Expectations": mg.expectations(MODEL),
+        "Samples": mg.sample(MODEL, 3000),
+        "Curve": mg.estimate(MODEL, record=True, **QUICK).curve,
+        "MRF": mg.rbm(RNG.normal(size=(300, 200)), np.zeros(300), np.zeros(200)),
+        "FactorModel": mg.FactorModel((2, 3), ((0, 1),), (np.zeros((2, 3)),)),
+    }
+
+
+NAMES = [
+    "Estimate", "Bounds", "Difference", "Along", "Thermodynamics", "LogLikelihood", "Expectations", "Samples", "Curve",
+    "MRF", "FactorModel",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_repr_is_a_short_text(answers, name):
+    answer = answers[name]
+    assert type(answer).__name__ == name
+    assert len(repr(answer)) < 2500
+    assert "array(" not in repr(answer)
+    assert repr(answer).splitlines()[0] == str(answer).splitlines()[0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cards_are_small_and_sound(answers, name):
+    html = answers[name]._repr_html_()
+    assert len(html) < 20_000
+    body = re.sub(r"<style>.*?</style>", "", html).replace("&nbsp;", " ")
+    tree = ElementTree.fromstring(body)
+    assert (tree.find("svg") is not None) == (name not in ("Samples", "FactorModel"))
+    assert "".join(tree.find("div/b").itertext())
+
+
+def test_every_answer_is_looked_at():
+    classes = {name for name in mg.__all__ if isinstance(getattr(mg, name), type)}
+    assert classes - {"ModelTooLarge", "BipartiteMRF"} == set(NAMES)
+
+
+def test_models_in_words():
+    assert "(complete bipartite graph, 4 + 5 spins, 20 couplings, T = 1)" in repr(MODEL)
+    assert "lattice 4×4, periodic, 8 + 8 spins" in repr(mg.ising_grid((4, 4), periodic=True))
+    assert "(lattice 3×4, open, 6 + 6 spins, 17 couplings, T = 2)" in repr(mg.ising_grid((3, 4), temperature=2.0))
+    assert "variables of 3 states" in repr(mg.potts_grid((2, 2), 3))
+    triangle = mg.from_edges([(0, 1), (1, 2), (0, 2)], coupling=[1.0, 1.0, -1.0])
+    assert "graph in 3 blocks" in repr(triangle)
+    assert "3 couplings" in repr(triangle)
+
+
+def test_long_tables_lose_their_middle(answers):
+    lines = repr(answers["Thermodynamics"]).splitlines()
+    full = str(answers["Thermodynamics"]).splitlines()
+    assert lines[:10] == full[:10]
+    assert lines[-10:] == full[-10:]
+    assert lines[10] == f"… {len(full) - 20} more lines …"
+
+
+def test_warnings_are_coloured_and_escaped():
+    e = make_estimate(np.zeros(30), notes=("<script>alert(1)</script>",))
+    html = e._repr_html_()
+    assert "<p>⚠ &lt;script&gt;alert(1)&lt;/script&gt;</p>" in html
+    assert "<script" not in html
+    assert "<script" not in card("<script>", ["<script>"], ["<script>"], table=True)
+
+
+def heights(svg, colour):
+    return [float(x.get("height")) for x in ElementTree.fromstring(svg).iter("rect") if x.get("fill") == colour]
+
+
+def test_sketch_of_weights():
+    x = RNG.normal(size=500)
+    svg = sketch.histogram(x, at=[0.0, 99.0], span=(-0.5, 0.5), about="a < b")
+    tall = heights(svg, sketch.BLUE)
+    counts = np.histogram(x, bins=36)[0]
+    assert tall == pytest.approx(np.log1p(counts[counts > 0]) / np.log1p(counts.max()) * 52, abs=0.06)
+    assert heights(svg, sketch.RED) == [56.0, 56.0]  # the interval, and one place: the other is outside
+    assert 'aria-label="a &lt; b"' in svg
+
+
+@pytest.mark.parametrize("x", [[], [1.0], [2.0, 2.0], [np.nan, np.inf], [1.0, np.nan, 3.0], [-1e300, 1e300]])
+def test_sketches_of_little(x):
+    values = np.array(x)
+    for svg in (sketch.histogram(values, span=(-np.inf, np.inf)), sketch.line(values, values, np.abs(values))):
+        assert "nan" not in svg
+        assert "inf" not in svg
+        assert svg == "" or ElementTree.fromstring(svg) is not None
+
+
+def test_sketch_of_many_points_is_small():
+    curve = Curve(np.linspace(0.001, 1.0, 5000), np.zeros((5000, 2)), 1.0)
+    assert len(curve._repr_html_()) < 5000
