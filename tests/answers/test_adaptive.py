@@ -9,6 +9,7 @@ from conftest import exact_moments, moments_model, random_rbm, z_score
 import marginalis as mg
 from marginalis.answers import estimating
 from marginalis.answers.adaptive import equal_lengths, plan_with_pilots
+from marginalis.engines.workers import Workers
 from marginalis.examples import rbm_gaussian, rbm_hopfield
 from marginalis.random import PILOT, stream
 from marginalis.sampling.base import make_base
@@ -16,7 +17,7 @@ from marginalis.sampling.plan import make_plan
 
 
 def plan_of(model, **options):
-    return plan_with_pilots(model, 1, **options)
+    return plan_with_pilots(model, Workers(1), **options)
 
 
 def spread(result):

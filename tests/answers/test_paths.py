@@ -11,6 +11,7 @@ import marginalis as mg
 from marginalis.answers.paths import choose_path
 from marginalis.answers.quenches import quench, quenched_mixture
 from marginalis.engines import drive
+from marginalis.engines.workers import Workers
 from marginalis.sampling.mixture import Mixture, fit_mixture
 from marginalis.sampling.plan import make_plan
 
@@ -73,7 +74,7 @@ def test_a_mixture_finds_what_its_rows_hold():
 
 def test_quenches_end_in_both_phases():
     model = switching()
-    rows = quench(make_plan(model, method="mais-v", seed=2), 2)
+    rows = quench(make_plan(model, method="mais-v", seed=2), Workers(2))
     overlap = rows @ np.sign(model.weights[:, 0]) / 100
     assert 0.05 < np.mean(overlap > 0.8) < 0.95
 
@@ -113,7 +114,7 @@ def test_the_plain_path_is_kept_where_it_does_as_well():
 
 
 def test_a_second_opinion_can_be_asked_for_on_any_graph():
-    plan, opinions = choose_path(make_plan(MODELS["any graph"], seed=1), 2, sides=True)
+    plan, opinions = choose_path(make_plan(MODELS["any graph"], seed=1), Workers(2), sides=True)
     assert [x.name for x in opinions] == ["uniform", "quenches (mais)"]
     exact = mg.exact_log_z(MODELS["any graph"])
     assert all(abs(x.log_z - exact) < 4.5 * x.error for x in opinions)
@@ -127,6 +128,6 @@ def test_quenches_as_a_base():
     assert result.base == "quenches"
     assert abs(result.log_z - exact) < 4.5 * result.stderr
     gaussian = mg.rbm(0.2 * np.ones((2, 3)), np.zeros(2), np.zeros(3), units="gaussian")
-    assert quenched_mixture(make_plan(gaussian), 1) is None
+    assert quenched_mixture(make_plan(gaussian), Workers(1)) is None
     with pytest.raises(ValueError, match="base is 'quench'"):
         mg.estimate(model, base="quench")

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..checks import Array
 from ..engines import drive
+from ..engines.workers import Workers
 from ..models.model import MRF
 from ..random import PILOT, stream
 from ..sampling.base import QUENCHES, is_quenches
@@ -31,7 +32,7 @@ _BINS = 32  # of the path, in each of which g is taken as constant
 _EVEN = 0.1  # part of the length that is spread evenly, against what a pilot has missed
 
 
-def plan_with_pilots(model: MRF, workers: int, *, keep_whole: bool = False, **options: Unpack[PlanOptions]) -> Plan:
+def plan_with_pilots(model: MRF, workers: Workers, *, keep_whole: bool = False, **options: Unpack[PlanOptions]) -> Plan:
     """Make a plan; run the pilots of an adaptive schedule, which is the default unless `steps` is given."""
     schedule = options.get("schedule")
     if schedule is None:
@@ -48,7 +49,7 @@ def plan_with_pilots(model: MRF, workers: int, *, keep_whole: bool = False, **op
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of what overflows nothing is learnt: the steps are even
-def fit_schedule(plan: Plan, threads: int) -> Array:
+def fit_schedule(plan: Plan, workers: Workers) -> Array:
     """Return β_0 … β_K, as many as the plan has, at equal distances in thermodynamic length.
 
     Two pilots: one with even steps, and another on the path which that one suggests, to look closely where it
@@ -69,7 +70,8 @@ def fit_schedule(plan: Plan, threads: int) -> Array:
             populations=0,
         )
         recorder = Recorder(np.arange(1, coarse + 1), PILOT_CHAINS)
-        drive.run(pilot.settled("auto"), threads, lambda fraction: None, recorder)
+        pilot = pilot.settled("auto")
+        drive.run(pilot, workers.for_pilot(pilot), lambda fraction: None, recorder)
         betas = refit(betas, recorder, coarse if stage == 0 else plan.steps)
     return betas
 

@@ -19,15 +19,14 @@ from scipy.special import ndtri
 
 from ..checks import Array, real_array, real_number, whole
 from ..display import sketch
+from ..engines.workers import at_work
 from ..exact.sampling import sample_visible
 from ..models.data import check_rows, split_rows, visible_table
 from ..models.layered import as_model
-from ..parallel.progress import ticker
-from ..parallel.threads import cores
 from ..random import REVERSE, TARGET, stream, uniforms
 from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
 from ..sampling.plan import Plan
-from ..sampling.recorder import Recorder
+from ..sampling.recorder import Recorder, the_states
 from . import confidence
 from .adaptive import plan_with_pilots
 from .bennett import Bennett, bennett, markov_bound
@@ -226,26 +225,25 @@ def bound(
     if not 0.0 < level < 1.0:
         raise ValueError(f"confidence is {confidence!r}; it must lie between 0 and 1")
     chosen = filled_in(options, leave_out=_NOT_HERE)
-    threads = cores(chosen["threads"])
     begin = time.perf_counter()
-    with ticker(chosen["progress"], "forward and reverse") as tick:
+    with at_work(chosen, "forward and reverse") as (workers, tick):
         model = as_model(model)
         uncoupled = 0 in (model.n_visible, model.n_hidden)
         plan = plan_with_pilots(
-            model, threads, keep_whole=samples is not None and not uncoupled, **plan_options(chosen)
+            model, workers, keep_whole=samples is not None and not uncoupled, **plan_options(chosen)
         )
         start, source = _samples(plan, samples)
         moves = plan.steps if equilibration is None else whole(equilibration, "equilibration", 0, 2**31)
         recorder = None
         if source == "approximate":  # the ends of the chains are wanted
-            recorder = Recorder([plan.steps], plan.chains, lambda k, v: v, len(plan.oriented()[0].visible_bias))
-        forward = run_plan(plan, threads, lambda fraction: tick(fraction / 2), recorder)
+            recorder = Recorder([plan.steps], plan.chains, the_states, len(plan.oriented()[0].visible_bias))
+        forward = run_plan(plan, workers, lambda fraction: tick(fraction / 2), recorder)
         if recorder is not None:
             start = _resampled(forward.log_weights, recorder.values[0], plan.seed)
         if start is None:  # all of it is summed exactly
             return _bounds(forward, -forward.log_weights, source, level, begin)
         back = plan.reversed(start, moves if source == "approximate" else 0)
-        reverse = run_plan(back, threads, lambda fraction: tick((1.0 + fraction) / 2)).log_weights
+        reverse = run_plan(back, workers, lambda fraction: tick((1.0 + fraction) / 2)).log_weights
     return _bounds(forward, reverse, source, level, begin)
 
 

@@ -12,16 +12,16 @@ from scipy.special import ndtri
 
 from ..checks import Array
 from ..display import sketch
+from ..engines.workers import Workers, at_work
 from ..exact.sampling import sample_visible
 from ..models.arrange import shared_split
 from ..models.layered import as_model
 from ..models.model import MRF
-from ..parallel.progress import ticker
-from ..parallel.threads import Tick, cores
+from ..parallel.threads import Tick
 from ..random import REVERSE, stream
 from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
 from ..sampling.plan import Plan, make_plan
-from ..sampling.recorder import Recorder
+from ..sampling.recorder import Recorder, the_states
 from .bennett import Bennett, bennett, markov_bound
 from .estimate import run_plan
 from .record import Answer, Record, decimals, finite
@@ -127,14 +127,13 @@ def difference(a: Any, b: Any, **options: Unpack[RunOptions]) -> Difference:
     default.
     """
     chosen = filled_in(options, leave_out=_NOT_HERE)
-    workers = cores(chosen["threads"])
     begin = time.perf_counter()
     first, last = shared_split(as_model(a, "a"), as_model(b, "b"))
     given = plan_options(chosen)
     given["base"] = first
     if given["steps"] is None and given["schedule"] is None:
         given["steps"] = _DEFAULT_STEPS
-    with ticker(chosen["progress"], "difference") as tick:
+    with at_work(chosen, "difference") as (workers, tick):
         plan = make_plan(last, keep_whole=True, **given)
         plan = replace(plan, base_name="model")
         at_a, from_a = _samples(first, plan, workers, 0)
@@ -145,7 +144,7 @@ def difference(a: Any, b: Any, **options: Unpack[RunOptions]) -> Difference:
         forward_log_weights=forward,
         reverse_log_weights=reverse,
         samples=(from_a, from_b),
-        record=Record.of(plan, time.perf_counter() - begin),
+        record=Record.of(plan, time.perf_counter() - begin, workers.names),
     )
 
 
@@ -153,7 +152,7 @@ def _part(tick: Tick, half: int) -> Tick:
     return lambda fraction: tick((half + fraction) / 2.0)
 
 
-def _samples(model: MRF, plan: Plan, workers: int, end: int) -> tuple[Array, str]:
+def _samples(model: MRF, plan: Plan, workers: Workers, end: int) -> tuple[Array, str]:
     """Return states of the sampled side at one end of the path, and where they come from."""
     turned = model.transposed() if plan.method == "mais-h" else model
     chains = np.arange(plan.chains, dtype=np.uint64) + np.uint64(plan.first_chain)
@@ -165,7 +164,7 @@ def _samples(model: MRF, plan: Plan, workers: int, end: int) -> tuple[Array, str
         make_plan(model, keep_whole=True, steps=1000, chains=plan.chains, seed=seed, precision="double"),
         method=plan.method,
     )
-    recorder = Recorder([annealed.steps], annealed.chains, lambda k, v: v, len(turned.visible_bias))
+    recorder = Recorder([annealed.steps], annealed.chains, the_states, len(turned.visible_bias))
     log_weights = run_plan(annealed, workers, lambda fraction: None, recorder).log_weights
     shares = np.cumsum(np.exp(log_weights - log_weights.max()))
     places = (np.arange(plan.chains) + 0.5) / plan.chains * shares[-1]

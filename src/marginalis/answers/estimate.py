@@ -14,6 +14,7 @@ import numpy as np
 from ..checks import Array, frozen, reading, real_number, shown
 from ..display import sketch
 from ..engines import drive
+from ..engines.workers import Workers
 from ..formats.results import Result, read_result, write_result
 from ..parallel.threads import Tick
 from ..sampling.held import held_variables
@@ -227,11 +228,11 @@ def load_estimate(path: str | Path) -> Estimate:
 _COARSE = 1e-3  # rounding of log-weights that is worth a warning
 
 
-def run_plan(plan: Plan, threads: int, tick: Tick, recorder: Recorder | None = None) -> Estimate:
+def run_plan(plan: Plan, workers: Workers, tick: Tick, recorder: Recorder | None = None) -> Estimate:
     """Run a plan and weigh up what comes out."""
     start = time.perf_counter()
     with np.errstate(over="ignore", invalid="ignore"):  # an overflow is no warning but an error, below
-        log_weights = drive.run(plan, threads, tick, recorder)
+        log_weights = drive.run(plan, workers, tick, recorder)
     if not np.isfinite(log_weights).all():
         raise ValueError("the log-weights are not finite: the parameters are too large for floating point")
     log_weights.flags.writeable = False
@@ -239,7 +240,7 @@ def run_plan(plan: Plan, threads: int, tick: Tick, recorder: Recorder | None = N
     return Estimate(
         log_weights=log_weights,
         log_z0=log_z0,
-        record=Record.of(plan, time.perf_counter() - start),
+        record=Record.of(plan, time.perf_counter() - start, workers.names),
         fingerprint=plan.fingerprint(),
         notes=_warnings_of_base(plan),
         rounding=rounding_of(plan, log_weights, log_z0 + confidence.log_mean_exp(log_weights)),

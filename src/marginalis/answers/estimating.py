@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import Array, shown
-from ..parallel.progress import ticker
-from ..parallel.threads import Tick, cores
+from ..engines.workers import Workers, at_work
+from ..parallel.threads import Tick
 from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
 from ..sampling.plan import Plan, make_plan
 from ..sampling.recorder import Recorder
@@ -59,17 +59,17 @@ def estimate_knowing(
     if not isinstance(record, bool | np.bool_):
         raise ValueError(f"record is {shown(record)}; it must be True or False")
     chosen = filled_in(options)
-    workers, progress = cores(chosen["threads"]), chosen["progress"]
     begin = time.perf_counter()
     if tolerance is not None:
         if chosen["chains"] is not None or record:
             raise ValueError("tolerance chooses the chains itself: leave out chains and record (a plot of the curve)")
         if chosen["resample"]:
             raise ValueError("tolerance chooses the chains itself, which are not resampled: leave out resample")
-        return to_tolerance(model, tolerance, budget, workers, progress, rows, **plan_options(chosen))
+        with at_work(chosen, "to tolerance") as (workers, tick):
+            return to_tolerance(model, tolerance, budget, workers, tick, rows, **plan_options(chosen))
     if budget is not None:
         raise ValueError("budget goes with tolerance")
-    with ticker(progress, str(chosen["method"])) as tick:
+    with at_work(chosen, str(chosen["method"])) as (workers, tick):
         given = plan_options(chosen)
         opinions: list[Opinion] = []
         if is_left_to_us(given) and not record:
@@ -89,7 +89,7 @@ def estimate_knowing(
 
 
 def _after_a_second_opinion(
-    result: Estimate, plan: Plan, opinions: list[Opinion], workers: int, tick: Tick
+    result: Estimate, plan: Plan, opinions: list[Opinion], workers: Workers, tick: Tick
 ) -> Estimate:
     """Return the estimate, or one along another path which has seen what this one has missed."""
     better = convicted_by(result, opinions)

@@ -17,12 +17,11 @@ import numpy as np
 
 from ..checks import Array, shown, whole
 from ..display import sketch
+from ..engines.workers import at_work
 from ..exact import ModelTooLarge
 from ..models.factors import FactorModel
 from ..models.forms import Indices
 from ..models.layered import as_model
-from ..parallel.progress import ticker
-from ..parallel.threads import cores
 from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
 from ..sampling.plan import model_digest
 from .estimate import Estimate
@@ -225,8 +224,7 @@ def expectations(
             )
     if not len(what.pairs):
         raise ValueError("the model has no couplings: there is nothing to anneal; leave out exact=False and functions")
-    workers = cores(chosen["threads"])
-    with ticker(chosen["progress"], "expectations") as tick:
+    with at_work(chosen, "expectations") as (workers, tick):
         states = final_states(model, moves, workers, tick, plan_options(chosen))
     return _from_chains(states, what, wanted).took(time.perf_counter() - begin)
 

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from ..checks import Array
+from ..engines.workers import Workers
 from ..models.model import MRF
 from ..parallel.threads import Tick
 from ..random import JOINT, uniforms
 from ..sampling.options import PlanOptions
 from ..sampling.plan import Plan, make_plan
-from ..sampling.recorder import Recorder
+from ..sampling.recorder import Recorder, the_states
 from .adaptive import plan_with_pilots
 from .estimate import Estimate, run_plan
 from .paths import Opinion, choose_path, convicted_by, fitted, is_left_to_us, with_note
@@ -154,7 +155,7 @@ class FinalStates:
         return np.where(away < once * width, np.maximum(error, once * width), error)
 
 
-def final_states(model: MRF, moves: int | None, workers: int, tick: Tick, given: PlanOptions) -> FinalStates:
+def final_states(model: MRF, moves: int | None, workers: Workers, tick: Tick, given: PlanOptions) -> FinalStates:
     """Run a plan for the whole model, and some moves under P_K after it, to average over.
 
     Where the path is left open it is chosen, and a second opinion asked for, as for an estimate.
@@ -174,13 +175,13 @@ def final_states(model: MRF, moves: int | None, workers: int, tick: Tick, given:
     return replace(found, estimate=with_note(found.estimate, opinions))
 
 
-def _run(plan: Plan, moves: int | None, workers: int, tick: Tick) -> FinalStates:
+def _run(plan: Plan, moves: int | None, workers: Workers, tick: Tick) -> FinalStates:
     model = plan.oriented()[0]
     width = len(model.visible_bias)
     if moves is None:
         moves = min(MOVES, max(1, _STATE_BYTES // (8 * plan.chains * model.n_features)))
     last = plan.steps
     plan = replace(plan, betas=np.append(plan.betas, np.ones(moves - 1))).settled(plan.engine)
-    recorder = Recorder(np.arange(last, last + moves), plan.chains, lambda k, v: v, width)
+    recorder = Recorder(np.arange(last, last + moves), plan.chains, the_states, width)
     estimate = run_plan(plan, workers, tick, recorder)
     return FinalStates(plan, estimate, model, recorder.values, recorder.log_weights)

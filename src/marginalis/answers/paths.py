@@ -12,10 +12,10 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.sparse as sp
 
 from ..checks import Array
 from ..engines import drive
+from ..engines.workers import Workers
 from ..random import OPINION, stream
 from ..sampling.options import PlanOptions
 from ..sampling.plan import Plan
@@ -52,18 +52,10 @@ class Opinion:
         """
         ratio = self.steps / steps if self.plan.mixture is None else 1.0
         r = math.expm1(min(self.unevenness * ratio, 50.0))
-        return operations(self.plan) * max(r, 1e-3)
+        return self.plan.operations * max(r, 1e-3)
 
 
-def operations(plan: Plan) -> float:
-    """Rough cost of a step of one chain."""
-    model = plan.oriented()[0]
-    entries = sum(w.nnz if sp.issparse(w) else w.size for w in (model.weights, model.lateral) if w is not None)
-    extra = 0 if plan.mixture is None else 4 * plan.mixture.fields.size
-    return 2.0 * entries + 60.0 * model.n_features + extra
-
-
-def choose_path(plan: Plan, workers: int, sides: bool, rows: Array | None = None) -> tuple[Plan, list[Opinion]]:
+def choose_path(plan: Plan, workers: Workers, sides: bool, rows: Array | None = None) -> tuple[Plan, list[Opinion]]:
     """Return the plan on the path that does best, with a schedule fitted to it, and what was said on the way.
 
     `sides`: whether the other side of a bipartite graph may be sampled instead. A mixture fitted to `rows`, data of
@@ -92,12 +84,12 @@ def choose_path(plan: Plan, workers: int, sides: bool, rows: Array | None = None
     return fitted(chosen.plan, workers), opinions
 
 
-def fitted(plan: Plan, workers: int) -> Plan:
+def fitted(plan: Plan, workers: Workers) -> Plan:
     """Return the plan with a schedule fitted to its path."""
     return replace(plan, betas=fit_schedule(plan, workers), schedule="adaptive")
 
 
-def _ask(name: str, plan: Plan, workers: int) -> Opinion:
+def _ask(name: str, plan: Plan, workers: Workers) -> Opinion:
     """Send a few chains along a path, with even steps."""
     steps = min(max(plan.steps // _COARSER, _FEWEST), _MOST, plan.steps)
     pilot = replace(
@@ -110,7 +102,7 @@ def _ask(name: str, plan: Plan, workers: int) -> Opinion:
         populations=0,
     ).settled("auto")
     with np.errstate(over="ignore", invalid="ignore"):
-        log_weights = drive.run(pilot, workers, lambda fraction: None)
+        log_weights = drive.run(pilot, workers.for_pilot(pilot), lambda fraction: None)
     if not np.isfinite(log_weights).all():
         return Opinion(name, plan, -math.inf, math.inf, math.inf, steps)
     r = OPINION_CHAINS / effective_size(log_weights) - 1.0

@@ -8,11 +8,12 @@ import numpy as np
 
 from ..checks import Array
 from ..engines import drive
+from ..engines.workers import Workers
 from ..models.units import Gaussian, TwoState
 from ..random import QUENCH, TARGET, VISIBLE, stream, uniforms
 from ..sampling.mixture import Mixture, fit_mixture
 from ..sampling.plan import Plan
-from ..sampling.recorder import Recorder
+from ..sampling.recorder import Recorder, the_states
 
 QUENCHES = 512
 _SWEEPS = 30
@@ -21,7 +22,7 @@ _MOST_ROWS = 1024
 _UNIFORM = 0.1  # share of the mixture that is kept uniform
 
 
-def quench(plan: Plan, workers: int) -> Array:
+def quench(plan: Plan, workers: Workers) -> Array:
     """Return the states of the sampled side in which runs of a few sweeps at β = 1 end.
 
     Half of them start from random v; half from random h, of which a random share is on: features that the data
@@ -40,8 +41,9 @@ def quench(plan: Plan, workers: int) -> Array:
         resample=0.0,
         populations=0,
     )
-    recorder = Recorder([cold.steps], QUENCHES, lambda k, v: v, start.shape[1])
-    drive.run(cold.settled("auto"), workers, lambda fraction: None, recorder)
+    recorder = Recorder([cold.steps], QUENCHES, the_states, start.shape[1])
+    cold = cold.settled("auto")
+    drive.run(cold, workers.for_pilot(cold), lambda fraction: None, recorder)
     return recorder.values[0]
 
 
@@ -63,7 +65,7 @@ def _random_starts(plan: Plan, seed: int) -> Array:
     return np.concatenate([v, natural.visible_units.draw(fields, u[half:])])
 
 
-def quenched_mixture(plan: Plan, workers: int) -> Mixture | None:
+def quenched_mixture(plan: Plan, workers: Workers) -> Mixture | None:
     """Return a mixture fitted to quenches, or None where there is nothing to sample or no end to the states."""
     if plan.remainder.model is None or isinstance(plan.oriented()[0].visible_units, Gaussian):
         return None

@@ -34,9 +34,10 @@ class Record:
     seconds: float = field(compare=False)
     populations: int = 0  # that the chains were resampled in; 0 without resampling
     version: str = __version__  # of the package
+    machines: str = field(default="", compare=False)  # that took part in a pool, with their processors
 
     @classmethod
-    def of(cls, plan: Plan, seconds: float) -> Record:
+    def of(cls, plan: Plan, seconds: float, machines: str = "") -> Record:
         """Return the record of a run."""
         return cls(
             model=model_digest(plan.model),
@@ -51,6 +52,7 @@ class Record:
             runs=((plan.seed, plan.first_chain, plan.chains),),
             seconds=seconds,
             populations=plan.populations,
+            machines=machines,
         )
 
     def joined(self, other: Record) -> Record:
@@ -62,6 +64,7 @@ class Record:
             seconds=self.seconds + other.seconds,
             populations=self.populations + other.populations,
             version=_together(self.version, other.version, ", "),
+            machines=_together(self.machines, other.machines, "; ").removeprefix("; ").removesuffix("; "),
         )
 
     def to_plain(self) -> dict[str, Any]:
@@ -108,6 +111,8 @@ class Record:
             "populations",
         )
         plain = {name: getattr(self, name) for name in (*names, "seconds", "version", "model")}
+        if self.machines:
+            plain["machines"] = self.machines.split("; ")
         return {**plain, "runs": [list(run) for run in self.runs]}
 
     def __str__(self) -> str:

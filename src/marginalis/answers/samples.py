@@ -9,11 +9,10 @@ import numpy as np
 
 from ..checks import Array, whole
 from ..display.card import Displayed
+from ..engines.workers import at_work
 from ..exact.sampling import sample_visible
 from ..models.layered import as_model
 from ..models.model import MRF
-from ..parallel.progress import ticker
-from ..parallel.threads import cores
 from ..random import TARGET, uniforms
 from ..sampling.options import DEFAULT_CHAINS, RunOptions, filled_in, plan_options, takes_options
 from .final_states import FinalStates, final_states
@@ -66,8 +65,8 @@ def sample(model: Any, n: int, *, exact: bool | None = None, **options: Unpack[R
             raise ValueError("the model cannot be sampled exactly: leave out exact for annealed chains")
     if chosen["chains"] is None:
         chosen["chains"] = max(count, DEFAULT_CHAINS)
-    with ticker(chosen["progress"], "samples") as tick:
-        states = final_states(model, 1, cores(chosen["threads"]), tick, plan_options(chosen))
+    with at_work(chosen, "samples") as (workers, tick):
+        states = final_states(model, 1, workers, tick, plan_options(chosen))
     return _chosen(states, count, seed)
 
 

@@ -17,15 +17,14 @@ import numpy as np
 from ..checks import Array
 from ..display import sketch
 from ..engines import drive
+from ..engines.workers import Workers, at_work
 from ..models.arrange import shared_split
 from ..models.layered import as_model
 from ..models.model import MRF
-from ..parallel.progress import ticker
-from ..parallel.threads import cores
 from ..random import PILOT, SEQUENCE, stream
 from ..sampling.options import PlanOptions, RunOptions, filled_in, plan_options, takes_options
 from ..sampling.plan import Plan, make_plan
-from ..sampling.recorder import Recorder
+from ..sampling.recorder import Recorder, the_states
 from . import confidence
 from .adaptive import plan_with_pilots
 from .curve import LogZRows
@@ -98,10 +97,9 @@ def along(models: Sequence[Any], **options: Unpack[RunOptions]) -> Along:
     given = plan_options(chosen)
     if given["resample"] is None:
         given["resample"] = True
-    workers = cores(chosen["threads"])
     begin = time.perf_counter()
     sequence = _on_one_split([as_model(model, f"models[{t}]") for t, model in enumerate(models)])
-    with ticker(chosen["progress"], "along") as tick:
+    with at_work(chosen, "along") as (workers, tick):
         first = plan_with_pilots(sequence[0], workers, keep_whole=True, **given)
         steps = _pilot_steps(sequence, first, given, workers)
         gaps = enumerate(zip(sequence, sequence[1:], steps, strict=False), start=1)
@@ -112,7 +110,7 @@ def along(models: Sequence[Any], **options: Unpack[RunOptions]) -> Along:
             rows.append(log_weights)
             tick((t + 1) / len(plans))
     total = replace(first, betas=np.zeros(1 + sum(plan.steps for plan in plans)))
-    return Along(np.array(rows), first.log_z0, Record.of(total, time.perf_counter() - begin))
+    return Along(np.array(rows), first.log_z0, Record.of(total, time.perf_counter() - begin, workers.names))
 
 
 def _on_one_split(models: list[MRF]) -> list[MRF]:
@@ -135,14 +133,14 @@ def _between(a: MRF, b: MRF, steps: int, first: Plan, given: PlanOptions, t: int
     return replace(plan, method=first.method, seed=seed, chains=first.chains, mixture=None, base_name="model")
 
 
-def _carry(plan: Plan, workers: int) -> tuple[Array, Array, Array]:
+def _carry(plan: Plan, workers: Workers) -> tuple[Array, Array, Array]:
     """Run a plan; return the log-weights of its populations, and the states and log-weights of its chains."""
-    recorder = Recorder([plan.steps], plan.chains, lambda k, v: v, len(plan.oriented()[0].visible_bias))
+    recorder = Recorder([plan.steps], plan.chains, the_states, len(plan.oriented()[0].visible_bias))
     log_weights = drive.run(plan, workers, lambda fraction: None, recorder)
     return log_weights, recorder.values[0], recorder.log_weights[0] + plan.remainder.log_ratio
 
 
-def _pilot_steps(sequence: list[MRF], first: Plan, given: PlanOptions, workers: int) -> list[int]:
+def _pilot_steps(sequence: list[MRF], first: Plan, given: PlanOptions, workers: Workers) -> list[int]:
     """Return how many steps to take between neighbours, from what a few chains see of each gap."""
     steps: list[int] = []
     states = None
@@ -150,7 +148,7 @@ def _pilot_steps(sequence: list[MRF], first: Plan, given: PlanOptions, workers: 
         plan = first if t == 0 else _between(sequence[t - 1], model, _PILOT_STEPS, first, given, t)
         seed = stream(plan.seed, PILOT)
         few = replace(plan, chains=_PILOT_CHAINS, first_chain=0, seed=seed, resample=0.0, populations=0, start=states)
-        log_weights, states, _ = _carry(few, workers)
+        log_weights, states, _ = _carry(few, workers.for_pilot(few))
         if t:
             variance = float(log_weights.var()) * _PILOT_STEPS
             steps.append(int(np.clip(np.ceil(variance / _VARIANCE), _FEWEST, _MOST)))

@@ -18,10 +18,9 @@ from numpy.typing import ArrayLike
 
 from ..checks import real_array, whole
 from ..display import sketch
+from ..engines.workers import at_work
 from ..models.layered import as_model
 from ..models.units import Array, Gaussian
-from ..parallel.progress import ticker
-from ..parallel.threads import cores
 from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
 from ..sampling.plan import Plan
 from ..sampling.recorder import Recorder
@@ -127,8 +126,7 @@ def thermodynamics(
         hot = replace(model, temperature=1.0 / largest)
     except ValueError as error:
         raise ValueError(f"betas go up to {largest:g}, too far for this model: {error}") from None
-    workers = cores(chosen["threads"])
-    with ticker(chosen["progress"], "thermodynamics") as tick:
+    with at_work(chosen, "thermodynamics") as (workers, tick):
         plan = plan_with_pilots(hot, workers, keep_whole=True, **plan_options(chosen))
         inner = places[places > 0.0]
         path = np.union1d(plan.betas, inner)
@@ -163,7 +161,7 @@ def thermodynamics(
     return Thermodynamics(
         betas=wanted,
         **columns,
-        record=Record.of(plan, time.perf_counter() - begin),
+        record=Record.of(plan, time.perf_counter() - begin, workers.names),
         warnings=warnings,
     )
 

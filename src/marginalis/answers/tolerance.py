@@ -19,8 +19,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from ..checks import Array, real_number
+from ..engines.workers import Workers
 from ..exact import duration
-from ..parallel.progress import ticker
 from ..parallel.threads import Tick
 from ..random import PILOT, stream
 from ..sampling.base import QUENCHES, is_quenches
@@ -58,8 +58,8 @@ def to_tolerance(
     model: Any,
     tolerance: float,
     budget: float | None,
-    threads: int,
-    progress: bool | Tick,
+    workers: Workers,
+    tick: Tick,
     rows: Array | None,
     **options: Unpack[PlanOptions],
 ) -> Estimate:
@@ -89,24 +89,23 @@ def to_tolerance(
         sides = options["method"] == "mais" and options["summed"] is None
         asked = time.perf_counter()
         long = replace(plan, betas=np.linspace(0.0, 1.0, _OPINION_STEPS + 1))
-        chosen, opinions = choose_path(long, threads, sides, rows)
+        chosen, opinions = choose_path(long, workers, sides, rows)
         plan = replace(chosen, betas=plan.betas)
         seconds = max(seconds / 2.0, seconds - (time.perf_counter() - asked))
     if is_quenches(options.get("base")):
-        mixture = quenched_mixture(plan, threads)
+        mixture = quenched_mixture(plan, workers)
         plan = plan if mixture is None else replace(plan, mixture=mixture, base_name=QUENCHES)
     if adaptive:
         plan = replace(plan, schedule="adaptive")
-    work = _Work(plan, threads, goal, seconds, fixed, adaptive)
-    with ticker(progress, "to tolerance") as tick:
+    work = _Work(plan, workers, goal, seconds, fixed, adaptive)
+    result = work.carry_out(tick)
+    better = convicted_by(result, opinions)
+    if better is not None and not better.plan.same_path(plan) and work.left() > 0.0:
+        logger.info("the path from %s finds more than that from %s: taking it", better.name, plan.base_name)
+        other = replace(better.plan, betas=plan.betas, schedule="adaptive")
+        work = _Work(other, workers, goal, work.left(), fixed, adaptive)
         result = work.carry_out(tick)
-        better = convicted_by(result, opinions)
-        if better is not None and not better.plan.same_path(plan) and work.left() > 0.0:
-            logger.info("the path from %s finds more than that from %s: taking it", better.name, plan.base_name)
-            other = replace(better.plan, betas=plan.betas, schedule="adaptive")
-            work = _Work(other, threads, goal, work.left(), fixed, adaptive)
-            result = work.carry_out(tick)
-        result = with_note(result, opinions)
+    result = with_note(result, opinions)
     if work.half_width(result) > goal:
         reason = "this is as many chains as there may be"
         if result.rounding >= goal:
@@ -121,8 +120,8 @@ def to_tolerance(
 class _Work:
     """The pilots, the choice and the final chains of one call."""
 
-    def __init__(self, plan: Plan, threads: int, goal: float, seconds: float, fixed: bool, adaptive: bool) -> None:
-        self.plan, self.threads, self.goal = plan, threads, goal
+    def __init__(self, plan: Plan, workers: Workers, goal: float, seconds: float, fixed: bool, adaptive: bool) -> None:
+        self.plan, self.workers, self.goal = plan, workers, goal
         self.seconds, self.deadline = seconds, math.inf  # the budget, and when it ends: set as it starts
         self.fixed, self.adaptive = fixed, adaptive
         self.begin = time.perf_counter()
@@ -166,10 +165,10 @@ class _Work:
     def warm_up(self) -> None:
         """Import, compile and look, before the clock starts; take double precision if single could not do it."""
         few = replace(self.plan, chains=1, seed=stream(self.plan.seed, PILOT))
-        seen = run_plan(few, self.threads, lambda fraction: None)
+        seen = run_plan(few, self.workers.for_pilot(few), lambda fraction: None)
         if seen.rounding > _MARGIN * self.goal and self.plan.precision == "single":
             self.plan = replace(self.plan, precision="double")
-            run_plan(replace(few, precision="double"), self.threads, lambda fraction: None)
+            run_plan(replace(few, precision="double"), self.workers.for_pilot(few), lambda fraction: None)
         if self.plan.remainder.model is not None and self.goal < math.ulp(seen.free_energy):
             raise ValueError(
                 f"tolerance is {self.goal:g}; F is of the size of {abs(seen.free_energy):.2g}, "
@@ -195,7 +194,7 @@ class _Work:
         self.pilots += _PILOT_CHAINS
         recorded = self.adaptive and self.plan.steps <= _MOST_RECORDED and self.plan.remainder.model is not None
         recorder = Recorder(np.arange(1, self.plan.steps + 1), _PILOT_CHAINS) if recorded else None
-        result = run_plan(pilot, self.threads, lambda fraction: None, recorder)
+        result = run_plan(pilot, self.workers.for_pilot(pilot), lambda fraction: None, recorder)
         if recorder is not None:
             self.plan = replace(self.plan, betas=refit(self.plan.betas, recorder, self.plan.steps))
         self.rate = _PILOT_CHAINS * self.plan.steps / result.seconds
@@ -248,7 +247,7 @@ class _Work:
             share = batch / chains
             fresh = run_plan(
                 part,
-                self.threads,
+                self.workers,
                 lambda f, b=done / chains, s=share: tick(b + s * f),  # type: ignore[misc]
             )
             self.used += batch

@@ -22,7 +22,8 @@ _HELP = {  # where a flag takes something else than the Python argument
     "summed": "Labels of the variables to sum out, separated by commas; chosen by default.",
     "resample": "on, off, or the share of effective chains below which a population is resampled; off by default.",
     "seed": "Seed of the random numbers.",
-    "threads": "Threads; MARGINALIS_THREADS, or all cores, by default.",
+    "threads": "Threads; MARGINALIS_THREADS, or all cores, by default; those of each task where there is a pool.",
+    "pool": "Where chains are run: a number of processes, dask:ADDRESS of a scheduler, or dask-local.",
 }
 
 

@@ -33,19 +33,33 @@ def ticker(progress: bool | Tick, label: str) -> Iterator[Tick]:
         yield lambda fraction: None
         return
     update, stop = bar
-    born = time.monotonic()
-
-    def tick(fraction: float) -> None:
-        if time.monotonic() - born >= _PATIENCE:
-            update(fraction)
-
     try:
-        yield tick
+        yield _Patient(update)
     finally:
         stop()
 
 
-Bar = tuple[Tick, Callable[[], None]]  # what shows the fraction done, and what takes the bar away
+Bar = tuple[Callable[[float, str], None], Callable[[], None]]  # what shows fraction and words, what takes the bar away
+
+
+class _Patient:
+    """Hears the fraction done, and what else there is to say; shows both after a while."""
+
+    def __init__(self, update: Callable[[float, str], None]) -> None:
+        self._update, self._born, self._words = update, time.monotonic(), ""
+
+    def __call__(self, fraction: float) -> None:
+        if time.monotonic() - self._born >= _PATIENCE:
+            self._update(fraction, self._words)
+
+    def say(self, words: str) -> None:
+        """Have a few words stand beside the bar."""
+        self._words = words
+
+
+def words_of(tick: Tick) -> Callable[[str], None]:
+    """Return the function that takes a few words to stand beside the bar, if there is one."""
+    return tick.say if isinstance(tick, _Patient) else lambda words: None
 
 
 def _terminal_bar(label: str) -> Bar | None:
@@ -56,14 +70,15 @@ def _terminal_bar(label: str) -> Bar | None:
     console = Console(stderr=True)
     if not console.is_terminal:
         return None
-    columns = (TextColumn(label), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeRemainingColumn())
+    percent, words_beside = TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.description}")
+    columns = (TextColumn(label), BarColumn(), percent, TimeRemainingColumn(), words_beside)
     bar = Progress(*columns, console=console, transient=True)
-    task = bar.add_task(label, total=1.0)
+    task = bar.add_task("", total=1.0)
 
-    def update(fraction: float) -> None:
+    def update(fraction: float, words: str) -> None:
         if not bar.live.is_started:
             bar.start()
-        bar.update(task, completed=fraction)
+        bar.update(task, completed=fraction, description=words)
 
     return update, bar.stop
 
@@ -81,14 +96,14 @@ def _notebook_bar(label: str) -> Bar:
     handle: Any = None
     last = -1.0
 
-    def update(fraction: float) -> None:
+    def update(fraction: float, words: str) -> None:
         nonlocal handle, last
         now = time.monotonic()
         if now - last < _PAUSE:
             return
         last = now
         bar = f'<progress value="{fraction:.3f}" max="1" style="width:20em;vertical-align:middle"></progress>'
-        look = HTML(f"<div>{escape(label)} {bar} {100 * fraction:.0f}%</div>")
+        look = HTML(f"<div>{escape(label)} {bar} {100 * fraction:.0f}% {escape(words)}</div>")
         if handle is None:
             handle = display(look, display_id=True)
         else:

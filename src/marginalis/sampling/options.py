@@ -91,6 +91,12 @@ class RunOptions(PlanOptions, total=False):
         f"threads; what the environment variable {THREADS} says by default, or all cores that this process may use. "
         "Does not change the result",
     ]
+    pool: Annotated[
+        Any,
+        "who runs the chains: a number of processes here, an executor (or anything with submit or map), a Dask client, "
+        "'dask:' and the address of a scheduler, or 'dask-local'; threads of this process by default. threads are then "
+        "those of each task. Does not change the result",
+    ]
     progress: Annotated[
         bool | Callable[[float], None],
         "True for a bar on stderr (on a terminal, after a second), or a function that hears the fraction done",
@@ -113,8 +119,12 @@ DEFAULTS: RunOptions = {
     "precision": "single",
     "engine": "auto",
     "threads": None,
+    "pool": None,
     "progress": False,
 }
+
+
+NOT_OF_A_PLAN = tuple(name for name in DEFAULTS if name not in PlanOptions.__annotations__)
 
 
 class UnknownOption(TypeError, ValueError):

@@ -18,9 +18,21 @@ from ..random import REVERSE, stream
 from .base import Base, is_quenches, make_base
 from .components import Remainder, sum_small_parts, whole_model
 from .mixture import Mixture
-from .options import DEFAULT_CHAINS, DEFAULT_STEPS, ENGINES, METHODS, PRECISIONS, TRANSITIONS, PlanOptions, filled_in
+from .options import (
+    DEFAULT_CHAINS,
+    DEFAULT_STEPS,
+    ENGINES,
+    METHODS,
+    NOT_OF_A_PLAN,
+    PRECISIONS,
+    TRANSITIONS,
+    PlanOptions,
+    filled_in,
+)
 from .schedule import betas
 from .settle import settle_engine, settle_precision
+
+_OPERATIONS_PER_SECOND = {"numba": 1e10, "numpy": 5e8}  # of a core, as `Plan.operations` counts them
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +68,19 @@ class Plan:
     def population_size(self) -> int:
         """Number of chains in a population."""
         return self.chains // self.populations
+
+    @property
+    def operations(self) -> float:
+        """Rough cost of a step of one chain."""
+        model = self.oriented()[0]
+        entries = sum(w.nnz if sp.issparse(w) else w.size for w in (model.weights, model.lateral) if w is not None)
+        extra = 0 if self.mixture is None else 4 * self.mixture.fields.size
+        return 2.0 * entries + 60.0 * model.n_features + extra
+
+    @property
+    def seconds_per_chain(self) -> float:
+        """Guess of what a chain takes on one core."""
+        return self.steps * self.operations / _OPERATIONS_PER_SECOND.get(self.engine, 1e10)
 
     @property
     def log_z0(self) -> float:
@@ -149,7 +174,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
     the weights on the way those of its P_k.
     """
     model = as_model(model)
-    chosen = filled_in(options, leave_out=("threads", "progress"))
+    chosen = filled_in(options, leave_out=NOT_OF_A_PLAN)
     method, transition = chosen["method"], chosen["transition"]
     for value, known, argument in (
         (method, METHODS, "method"),

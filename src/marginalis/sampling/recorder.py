@@ -12,6 +12,11 @@ from ..checks import Array
 Measure = Callable[[int, Array], Array]
 
 
+def the_states(k: int, v: Array) -> Array:
+    """Return the states themselves: the measure of who wants to keep them."""
+    return v
+
+
 class Recorder:
     """What all chains have after the given steps: `log_weights` [step, chain], `values` [step, chain, number].
 
@@ -35,6 +40,19 @@ class Recorder:
         self.values = np.zeros((rows, chains, width))
         self.measure, self._group = measure, group
         self._rows = {int(k): place // group for place, k in enumerate(self.steps)}
+
+    def like(self, chains: int) -> Recorder:
+        """Return an empty recorder of the same for so many chains."""
+        return Recorder(self.steps, chains, self.measure, self.values.shape[2], self._group)
+
+    @property
+    def bytes_per_chain(self) -> int:
+        """Memory of what is recorded of a chain."""
+        return 8 * len(self.log_weights) * (1 + self.values.shape[2])
+
+    def put(self, chains: slice, part: Recorder) -> None:
+        """Take over what another recorder has of these chains."""
+        self.log_weights[:, chains], self.values[:, chains] = part.log_weights, part.values
 
     def __contains__(self, k: int) -> bool:
         return k in self._rows

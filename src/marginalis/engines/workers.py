@@ -1,0 +1,50 @@
+"""Who does the work of an answer: threads here, or a pool; and where finished parts are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..parallel.pools import Pool, open_pool
+from ..parallel.progress import ticker, words_of
+from ..parallel.threads import Tick, cores
+from ..sampling.plan import Plan
+
+_SMALL = 5.0  # seconds of a pilot that are not worth a journey
+
+
+@dataclass(eq=False)
+class Workers:
+    """Threads of this process, and a pool if there is one. `machines` are those that took part in a pool."""
+
+    threads: int
+    pool: Pool | None = None
+    say: Callable[[str], None] = lambda text: None  # what a bar shows besides the fraction done
+    machines: set[str] = field(default_factory=set)
+
+    def for_pilot(self, plan: Plan) -> Workers:
+        """Return who runs a plan that is not the answer's own: this machine, unless it would take long."""
+        small = plan.remainder.model is None or plan.chains * plan.seconds_per_chain < _SMALL * self.threads
+        return replace(self, pool=None) if small else self
+
+    @property
+    def names(self) -> str:
+        """The machines of the pool that took part, as a line of text."""
+        return "; ".join(sorted(self.machines))
+
+
+@contextmanager
+def at_work(options: Mapping[str, Any], label: str) -> Iterator[tuple[Workers, Tick]]:
+    """Give the workers that the options of a run name, and the function that hears the fraction done."""
+    threads = cores(options["threads"])
+    with ticker(options["progress"], label) as tick:
+        if options["pool"] is None:
+            yield Workers(threads), tick
+            return
+        pool = open_pool(options["pool"], options["threads"], threads)
+        try:
+            yield Workers(threads, pool, words_of(tick)), tick
+        finally:
+            pool.close()

@@ -1,0 +1,182 @@
+"""Pools of workers: processes here, an executor, whatever has ``map``, a Dask cluster; all take tasks in one way.
+
+A task is a part of a job. The job itself, which holds the model, goes to a worker once: tasks name it by its digest,
+and a worker that has not seen it yet says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import queue
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, CancelledError, Future
+from typing import Any
+
+from .. import __version__
+from ..checks import shown, whole
+from .processes import Processes, WorkerDied
+from .tasks import Task, work
+
+Finished = queue.SimpleQueue  # of futures
+MOST_WORKERS = 4096
+_KINDS = (
+    "a number of processes, an executor, an object with map or submit, a Dask client, 'dask:' and its address, "
+    "or 'dask-local'"
+)
+
+
+class Pool:
+    """Workers behind a function ``submit(function, *args)`` that returns a future."""
+
+    threads = 1  # of each task
+
+    def __init__(self, submit: Callable[..., Any], workers: int, close: Callable[[], None] = lambda: None) -> None:
+        self._submit, self._workers, self.close = submit, workers, close
+        self._sent: dict[str, int] = {}
+
+    def workers(self) -> int:
+        """Return how many tasks can run at a time."""
+        return self._workers
+
+    def room(self) -> int:
+        """Return how many tasks to have on their way: one more for each worker than it can run."""
+        return 2 * self.workers()
+
+    def submit(self, task: Task, data: bytes, sure: bool, finished: Finished[Any]) -> Any:
+        """Send a task, with its job if it must be `sure` to have it; its future comes to `finished` by itself."""
+        # the first tasks take the job along: no worker can have seen it
+        sure = sure or self._sent.get(task.job, 0) < self._workers
+        if sure:
+            self._sent[task.job] = self._sent.get(task.job, 0) + 1
+        try:
+            future = self._submit(work, task, data if sure else None)
+        except BrokenExecutor as error:
+            raise broken(error) from None
+        except RuntimeError as error:  # of an executor that is shut down
+            raise ValueError(f"the pool takes no tasks: {error}") from None
+        future.add_done_callback(finished.put)
+        return future
+
+    def wait(self, finished: Finished[Any], seconds: float) -> list[Any]:
+        """Return the futures that are done, after some seconds at most."""
+        found = []
+        with contextlib.suppress(queue.Empty):
+            found.append(finished.get(timeout=seconds))
+            while True:
+                found.append(finished.get_nowait())
+        return found
+
+    def is_lost(self, error: BaseException) -> bool:
+        """Tell if an error says that the worker is gone, and not that the task failed."""
+        return isinstance(error, WorkerDied | CancelledError)
+
+
+class MapPool(Pool):
+    """Workers behind a function ``map(function, tasks)``, which is called with some tasks at a time."""
+
+    def __init__(self, call: Callable[..., Any], workers: int) -> None:
+        super().__init__(self._keep, workers)
+        self._map = call
+        self._waiting: list[tuple[Future[Any], tuple[Any, ...]]] = []
+
+    def _keep(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._waiting.append((future, args))
+        return future
+
+    def wait(self, finished: Finished[Any], seconds: float) -> list[Any]:
+        """Have all waiting tasks done."""
+        tasks, self._waiting = self._waiting, []
+        answers = self._map(_work_on, [args for _, args in tasks])
+        for (future, _), answer in zip(tasks, answers, strict=True):
+            future.set_result(answer)
+        return super().wait(finished, 0.0)
+
+
+def _work_on(args: tuple[Any, ...]) -> Any:
+    return work(*args)
+
+
+def broken(error: BaseException) -> OSError:
+    """Return the error that says that a pool is of no more use."""
+    return OSError(f"the pool is broken, one of its workers having died: {error}")
+
+
+def open_pool(pool: Any, threads: int | None, cores: int) -> Pool:
+    """Return the pool that is asked for, each of whose tasks uses `threads`, or by default its share of the cores."""
+    if isinstance(pool, str):
+        found = _named(pool, cores)
+    elif isinstance(pool, int) and not isinstance(pool, bool):
+        number = whole(pool, "pool", 1, MOST_WORKERS)
+        processes = Processes(number)
+        found = Pool(processes.submit, number, processes.close)
+        found.threads = max(1, cores // number)
+    elif type(pool).__module__.split(".")[0] in ("distributed", "dask"):
+        found = _dask().of_client(pool)
+    elif callable(getattr(pool, "submit", None)):
+        found = Pool(pool.submit, _number_of_workers(pool))
+    elif callable(getattr(pool, "apply_async", None)):
+        found = Pool(_submit_to(pool), _number_of_workers(pool))
+    elif callable(getattr(pool, "map", None)):
+        found = MapPool(pool.map, _number_of_workers(pool))
+    else:
+        raise _no_pool(pool)
+    if threads is not None:
+        found.threads = threads
+    return found
+
+
+def _no_pool(pool: Any) -> ValueError:
+    return ValueError(f"pool is {shown(pool)}; it must be {_KINDS}")
+
+
+def _named(pool: str, cores: int) -> Pool:
+    """Return the pool that a word names: a number of processes, a Dask cluster or one of our own."""
+    if pool.isdecimal() and len(pool) < 10:
+        return open_pool(int(pool), None, cores)
+    if pool == "dask-local":
+        return _dask().local(cores)
+    if pool.startswith("dask:") and len(pool) > len("dask:"):
+        return _dask().at(pool.removeprefix("dask:"))
+    if "://" in pool:
+        return _dask().at(pool)
+    raise _no_pool(pool)
+
+
+def _dask() -> Any:
+    try:
+        return importlib.import_module(".dask", __package__)
+    except ImportError as error:
+        if not (error.name or "").startswith(("distributed", "dask")):
+            raise
+        raise ValueError("a pool of Dask needs the package distributed: pip install 'marginalis[dask]'") from None
+
+
+def _number_of_workers(pool: Any) -> int:
+    """Return how many workers an executor says it has, by any of the usual names, or else the cores of this machine."""
+    for name in ("num_workers", "_max_workers", "_processes", "size"):
+        number = getattr(pool, name, None)
+        if isinstance(number, int) and 0 < number <= 10**6:
+            return number
+    return os.cpu_count() or 1
+
+
+def _submit_to(pool: Any) -> Callable[..., Any]:
+    """Return ``submit`` for a pool of `multiprocessing`."""
+
+    def submit(function: Callable[..., Any], *args: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        pool.apply_async(function, args, callback=future.set_result, error_callback=future.set_exception)
+        return future
+
+    return submit
+
+
+def check_version(found: object, where: str) -> None:
+    """Raise a ValueError if a worker has not the version of marginalis that the caller has."""
+    if found is None:
+        raise ValueError(f"the worker {where} has no marginalis: install version {__version__} there")
+    if found != __version__:
+        raise ValueError(f"the worker {where} has marginalis {found}, and this is {__version__}: they must be the same")
