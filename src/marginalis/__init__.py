@@ -22,6 +22,7 @@ __all__ = [
     "Expectations",
     "FactorModel",
     "LogLikelihood",
+    "LogLikelihoods",
     "ModelTooLarge",
     "Samples",
     "Thermodynamics",

@@ -13,6 +13,7 @@ from .answers.expectations import Expectations as Expectations
 from .answers.expectations import expectations as expectations
 from .answers.likelihood import LogLikelihood as LogLikelihood
 from .answers.likelihood import log_likelihood as log_likelihood
+from .answers.likelihoods import LogLikelihoods as LogLikelihoods
 from .answers.samples import Samples as Samples
 from .answers.samples import sample as sample
 from .answers.sequence import Along as Along

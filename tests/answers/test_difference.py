@@ -1,6 +1,7 @@
 """Differences between two models of the same variables, and ln Z along a sequence of them."""
 
 import json
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -83,6 +84,31 @@ class TestAlong:
         assert (np.abs(steps - np.diff(exact)) < 4.5 * errors).all()
         assert (errors < np.hypot(result.stderr[1:], result.stderr[:-1])).all()  # neighbours err together
         assert ((result.intervals[:, 0] <= exact) & (exact <= result.intervals[:, 1])).mean() >= 0.8
+
+    def test_likelihoods_of_every_model(self):
+        models = self.checkpoints()
+        rows = np.random.default_rng(0).integers(0, 2, (30, 6))
+        run = mg.along({10 * t: m for t, m in enumerate(models)}, chains=2000, seed=1)
+        result = mg.log_likelihood(run, rows)
+        exact = np.array([mg.log_likelihood(m, rows, mg.exact_log_z(m)).mean for m in models])
+        assert result.names == (0, 10, 20, 30, 40)
+        assert (np.abs(result.mean - exact) < 4.5 * run.stderr).all()
+        single = mg.log_likelihood(models[3], rows, run[3])
+        assert np.array_equal(result.per_sample[3], single.per_sample)
+        assert (tuple(result.intervals[3]), result.sampling_error[3]) == (single.interval, single.sampling_error)
+        row = result.to_dict()["rows"][3]
+        assert (row["model"], row["interval"]) == (30, list(single.interval))
+        assert str(result).splitlines()[4].split()[:2] == ["30", f"{single.mean:.4f}"]
+        with pytest.raises(ValueError, match="leave out log_z"):
+            mg.log_likelihood(run, rows, 1.0)
+
+    def test_rows_that_are_too_likely_are_told_with_their_model(self):
+        models = self.checkpoints(2)
+        every = np.array(np.meshgrid(*[[0, 1]] * 6)).reshape(6, -1).T
+        run = mg.along(models, chains=40, populations=4, seed=1)
+        low = replace(run, log_weights=run.log_weights - np.array([[0.0], [50.0]]))
+        (warning,) = (w for w in mg.log_likelihood(low, every).warnings if "these rows alone" in w)
+        assert warning.startswith("model 1: ")
 
     def test_it_is_reproducible(self):
         models = self.checkpoints(3)

@@ -1,10 +1,12 @@
 """HDF5 files of rbms and RestrictedBoltzmannMachines.jl, written here as their formats say, and by rbms itself."""
 
 import itertools
+import json
 import math
 
 import numpy as np
 import pytest
+from conftest import command
 
 import marginalis as mg
 from marginalis.formats import archive, hdf5
@@ -48,6 +50,28 @@ def test_a_training_run(tmp_path, kind):
     with pytest.raises(ValueError, match="has no update 3; it has 1, 2, 10"):
         mg.load(path, update=3)
     assert "3 updates of" in repr(updates)
+
+
+def test_likelihoods_of_all_updates(tmp_path):
+    path = write_run(tmp_path / "run.h5", "BBRBM", random_run("BBRBM"))
+    rows = np.random.default_rng(0).integers(0, 2, (9, 4))
+    np.save(tmp_path / "rows.npy", rows)
+    flags = ("--all-updates", "--chains", 200, "--seed", 3)
+    outputs = ("--plot", tmp_path / "curve.svg", "--out", tmp_path / "all.npy")
+    done = command("likelihood", path, tmp_path / "rows.npy", *flags, *outputs, "--json")
+    assert done.returncode == 0, done.stderr
+    expected = mg.log_likelihood(mg.along(mg.load_updates(path), chains=200, seed=3), rows)
+    answer = json.loads(done.stdout)
+    assert answer["rows"] == expected.to_dict()["rows"]
+    assert [row["model"] for row in answer["rows"]] == [1, 2, 10]
+    assert np.array_equal(np.load(tmp_path / "all.npy"), expected.per_sample)
+    assert "mean ln p" in (tmp_path / "curve.svg").read_text()
+    for more, message in (
+        (("--update", 2), "goes without --update"),
+        (("--schedule", "linear"), "--schedule does not go with --all-updates"),
+    ):
+        done = command("likelihood", path, tmp_path / "rows.npy", *flags, *more)
+        assert (done.returncode, message in done.stderr) == (2, True)
 
 
 def test_a_run_that_rbms_wrote(tmp_path):

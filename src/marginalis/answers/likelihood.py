@@ -12,7 +12,7 @@ import math
 import time
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,7 +29,9 @@ from ..sampling.plan import model_digest
 from .bounds import Bounds
 from .estimate import Estimate
 from .estimating import estimate, estimate_knowing
+from .likelihoods import LogLikelihoods
 from .record import finite
+from .sequence import Along
 
 _CHEAP = 1.0  # seconds: an exact ln Z that takes no longer is always taken
 _CELLS = 1 << 22  # of a chunk of rows with its fields; bounds the memory, changes nothing else
@@ -115,14 +117,18 @@ class LogLikelihood(Displayed):
         return sketch.histogram(self.per_sample, at=[self.mean], about="ln p of the samples, and their mean")
 
 
-def log_likelihood(rbm: Any, data: Any, log_z: Any = None, **estimate_options: Any) -> LogLikelihood:
+@overload
+def log_likelihood(rbm: Along, data: Any) -> LogLikelihoods: ...
+@overload
+def log_likelihood(rbm: Any, data: Any, log_z: Any = None, **estimate_options: Any) -> LogLikelihood: ...
+def log_likelihood(rbm: Any, data: Any, log_z: Any = None, **estimate_options: Any) -> LogLikelihood | LogLikelihoods:
     """Return ln p(v) = ln Σ_h exp(−E(v, h)) − ln Z for every row v of `data`.
 
     Parameters
     ----------
     rbm
         A model with any kinds of unit; a fitted scikit-learn ``BernoulliRBM``; or anything else that `as_model`
-        takes.
+        takes. The answer of `along`: then ln p under every model of its sequence is returned.
     data
         One sample per row, one column per visible feature, dense or ``scipy.sparse``; a vector is one sample.
         Values are those of the units: −1 and +1, 0 and 1, one-hot, or any real number.
@@ -133,18 +139,37 @@ def log_likelihood(rbm: Any, data: Any, log_z: Any = None, **estimate_options: A
         Passed to `estimate`, if it comes to that.
     """
     start = time.perf_counter()
+    if isinstance(rbm, Along):
+        if log_z is not None or estimate_options:
+            raise ValueError("rbm is the answer of along, which has ln Z: leave out log_z and all options")
+        return _along(rbm, data)
     model = as_model(rbm, "rbm")
     inspect.signature(estimate).bind(model, **estimate_options)  # a misspelt option, even if none is needed
     terms = _log_terms(model, data)  # before ln Z, which may take long: bad data fail at once
     value, (low, high), source, warnings = _log_z(model, data, log_z, estimate_options)
-    if not isinstance(model.visible_units, Gaussian):
-        least = _least_log_z(terms)
-        if least > high + _ROUNDING * max(1.0, abs(high)):
-            warnings += (
-                f"these rows alone add up to a probability above 1: ln Z is at least {least:.4f}, so that the one "
-                "used is too low and the likelihoods too high",
-            )
+    warnings += _too_low(model, terms, high)
     return LogLikelihood(terms, value, (low, high), source, time.perf_counter() - start, warnings)
+
+
+def _along(run: Along, data: Any) -> LogLikelihoods:
+    terms = np.array([_log_terms(model, data) for model in run.models])
+    warnings = list(run.warnings)
+    for name, model, own, high in zip(run.names, run.models, terms, run.intervals[:, 1], strict=True):
+        warnings += [f"model {name}: {warning}" for warning in _too_low(model, own, float(high))]
+    return LogLikelihoods(terms, run, tuple(warnings))
+
+
+def _too_low(model: MRF, terms: Array, high: float) -> tuple[str, ...]:
+    """Return a warning where the probabilities of the rows exclude a ln Z of no more than `high`."""
+    if isinstance(model.visible_units, Gaussian):
+        return ()
+    least = _least_log_z(terms)
+    if least <= high + _ROUNDING * max(1.0, abs(high)):
+        return ()
+    return (
+        f"these rows alone add up to a probability above 1: ln Z is at least {least:.4f}, so that the one "
+        "used is too low and the likelihoods too high",
+    )
 
 
 def _log_z(

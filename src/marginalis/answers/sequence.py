@@ -7,10 +7,10 @@ without bias at every model. Pilots say how many steps lie between two neighbour
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -43,7 +43,18 @@ class Along(LogZRows, Answer):
     log_weights: Array  # [model, population]; Z_0 left out
     log_z0: float
     record: Record
+    models: tuple[MRF, ...]
+    names: tuple[Any, ...]  # of the models: their numbers, or those of the updates that they come from
     _is_table = True
+
+    def __len__(self) -> int:
+        """Return the number of models."""
+        return len(self.models)
+
+    def __getitem__(self, t: int) -> OneOfThem:
+        """Return ln Z of model t, as `log_likelihood` takes it."""
+        low, high = map(float, self.intervals[t])
+        return OneOfThem(float(self.log_z[t]), (-high, -low), confidence.warnings_of(self.log_weights[t]))
 
     @cached_property
     def differences(self) -> tuple[Array, Array]:
@@ -57,7 +68,7 @@ class Along(LogZRows, Answer):
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What is doubtful, in words."""
-        doubtful = [t for t, x in enumerate(self.log_weights) if confidence.warnings_of(x)]
+        doubtful = [name for name, x in zip(self.names, self.log_weights, strict=True) if confidence.warnings_of(x)]
         if not doubtful:
             return ()
         return (f"the weights are too uneven for trusted errors at {len(doubtful)} models, the first: {doubtful[0]}",)
@@ -65,16 +76,21 @@ class Along(LogZRows, Answer):
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain data."""
         rows = [
-            {"log_z": float(z), "stderr": finite(float(e)), "interval": [finite(float(x)) for x in interval]}
-            for z, e, interval in zip(self.log_z, self.stderr, self.intervals, strict=True)
+            {
+                "model": name,
+                "log_z": float(z),
+                "stderr": finite(float(e)),
+                "interval": [finite(float(x)) for x in interval],
+            }
+            for name, z, e, interval in zip(self.names, self.log_z, self.stderr, self.intervals, strict=True)
         ]
         return {"rows": rows, **self.record.to_dict(), "warnings": list(self.warnings)}
 
     def __str__(self) -> str:
-        lines = [f"{'model':>6} {'ln Z':>24}"]
-        for t, (z, e) in enumerate(zip(self.log_z, self.stderr, strict=True)):
+        lines = [f"{'model':>10} {'ln Z':>24}"]
+        for name, z, e in zip(self.names, self.log_z, self.stderr, strict=True):
             digits = decimals(float(e))
-            lines.append(f"{t:6d} {f'{z:.{digits}f} ± {e:.{digits}f}':>24}")
+            lines.append(f"{name!s:>10} {f'{z:.{digits}f} ± {e:.{digits}f}':>24}")
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
 
     def _headline(self) -> str:
@@ -84,21 +100,33 @@ class Along(LogZRows, Answer):
         return sketch.line(np.arange(float(len(self.log_z))), self.log_z, 2.0 * self.stderr, "ln Z of every model")
 
 
+class OneOfThem(NamedTuple):
+    """ln Z of one model of a sequence."""
+
+    log_z: float
+    interval: tuple[float, float]  # of F
+    warnings: tuple[str, ...]
+
+
 @takes_options(leave_out=_NOT_HERE)
-def along(models: Sequence[Any], **options: Unpack[RunOptions]) -> Along:
+def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOptions]) -> Along:
     """Return ln Z of every model of a sequence of models of the same variables, from one run.
+
+    The models come in a list, or by name, as `load_updates` has them. `log_likelihood` takes the answer.
 
     `steps` are those to the first model; how many lie between two neighbours is chosen by pilots. The chains are
     resampled in populations unless `resample=False`.
     """
-    if not isinstance(models, list | tuple) or not models:
-        raise ValueError("models must be a list of at least one model")
+    if not isinstance(models, list | tuple | Mapping) or not models:
+        raise ValueError("models must be a list of at least one model, or a mapping from names to models")
+    named = models if isinstance(models, Mapping) else dict(enumerate(models))
     chosen = filled_in(options, leave_out=_NOT_HERE)
     given = plan_options(chosen)
     if given["resample"] is None:
         given["resample"] = True
     begin = time.perf_counter()
-    sequence = _on_one_split([as_model(model, f"models[{t}]") for t, model in enumerate(models)])
+    own = [as_model(model, f"models[{name!r}]") for name, model in named.items()]
+    sequence = _on_one_split(own)
     with at_work(chosen, "along") as (workers, tick):
         first = plan_with_pilots(sequence[0], workers, keep_whole=True, **given)
         steps = _pilot_steps(sequence, first, given, workers)
@@ -110,7 +138,8 @@ def along(models: Sequence[Any], **options: Unpack[RunOptions]) -> Along:
             rows.append(log_weights)
             tick((t + 1) / len(plans))
     total = replace(first, betas=np.zeros(1 + sum(plan.steps for plan in plans)))
-    return Along(np.array(rows), first.log_z0, Record.of(total, time.perf_counter() - begin, workers.names))
+    record = Record.of(total, time.perf_counter() - begin, workers.names)
+    return Along(np.array(rows), first.log_z0, record, tuple(own), tuple(named))
 
 
 def _on_one_split(models: list[MRF]) -> list[MRF]:

@@ -18,8 +18,10 @@ from ..exact import METHODS as EXACT_METHODS
 from ..exact import ModelTooLarge, cheapest, duration, exact_log_z
 from ..formats import files, tables
 from ..formats.model_files import load
+from ..formats.rbms import load_updates
 from ..formats.uai import write_pr
 from ..models import describe
+from ..models.data import visible_table
 from ..models.factors import FactorModel
 from ..models.model import MRF
 from ..sampling.plan import make_plan
@@ -231,17 +233,45 @@ def likelihood(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Samples x visible units: .npy, .npz (data) or .csv.")],
     options: dict[str, Any],
     log_z: Annotated[float | None, typer.Option("--log-z", help="ln Z, taken as exact; found if not given.")] = None,
+    all_updates: Annotated[
+        bool, typer.Option("--all-updates", help="Every checkpoint of a training run (HDF5), from one run.")
+    ] = False,
     as_json: Json = False,
-    out: Annotated[Path | None, typer.Option(help="Write ln p of every sample to this .npy file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write ln p to this .npy file: of every sample, or [update, sample].")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="With --all-updates: draw the curve (.png, .pdf, .svg).")] = None,
 ) -> None:
     """Compute the mean log-likelihood of data, with the doubt about ln Z."""
-    _check_outputs([*model.inputs, data], out)
-    loaded = model.load_pairs()
+    _check_outputs([*model.inputs, data], out, figure=plot)
+    if plot is not None and not all_updates:
+        raise ValueError("--plot goes with --all-updates")
     rows = tables.load_data(data)
-    result = log_likelihood(loaded, rows, log_z, **(read_files(options, loaded) if log_z is None else {}))
+    if all_updates:
+        if log_z is not None or model.update is not None or model.evidence is not None:
+            raise ValueError("--all-updates goes without --update, --evidence and --log-z")
+        result: Any = _of_all_updates(model.path, rows, options)
+    else:
+        loaded = model.load_pairs()
+        result = log_likelihood(loaded, rows, log_z, **(read_files(options, loaded) if log_z is None else {}))
     _print(result, as_json)
     if out is not None:
         files.write_whole(out, lambda file: np.save(file, result.per_sample, allow_pickle=False))
+    if plot is not None:
+        from .. import plots
+
+        plots.save(plots.likelihoods(result), plot)
+
+
+def _of_all_updates(path: str, rows: Any, options: dict[str, Any]) -> Any:
+    from ..answers.sequence import along
+
+    updates = load_updates(path)
+    for name in ("schedule", "summed"):
+        if options.pop(name) is not None:
+            raise ValueError(f"--{name} does not go with --all-updates: it is chosen on the way")
+    visible_table(updates[next(iter(updates))], rows)  # the shape of the data, before the work
+    return log_likelihood(along(updates, **read_files(options, updates[next(iter(updates))])), rows)
 
 
 def _exact_way(model: MRF | FactorModel) -> str:

@@ -7,8 +7,7 @@ where there are several panels), they draw there and return what was given.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,15 @@ from scipy.special import boxcox, expit
 from ..answers import confidence
 from ..answers.bounds import Bounds
 from ..answers.estimate import Estimate, decimals
+from ..answers.likelihoods import LogLikelihoods
 from ..answers.thermodynamics import Thermodynamics
-from ..checks import shown
 from ..display.sketch import COLOURS as COLOURS
 from ..display.words import method_name
 from ..formats.files import write_whole
 from ..models.units import Array
+from .panels import figure as figure
+from .panels import panels as _panels
+from .panels import style as style
 
 FORMATS = ("png", "pdf", "svg", "jpg")
 _MARKERS = "osD^v"
@@ -167,6 +169,28 @@ def thermodynamics(result: Thermodynamics, *, ax: Any = None) -> Any:
     return panels[0].figure if ax is None else ax
 
 
+def likelihoods(results: LogLikelihoods | Mapping[str, LogLikelihoods], *, ax: Any = None) -> Any:
+    """Mean ln p over a sequence of models with the 95 % band that comes from ln Z; a line for each set of rows."""
+    sets = results if isinstance(results, Mapping) else {"mean ln p": results}
+    with _panels(ax, 4.2) as (axes,):
+        for place, (name, result) in enumerate(sets.items()):
+            colour = COLOURS[place % len(COLOURS)]
+            numbers = all(isinstance(x, int | float) for x in result.names)
+            x = np.array(result.names if numbers else range(len(result.names)), dtype=np.float64)
+            mark = ".-" if len(x) <= 60 else "-"
+            axes.plot(x, result.mean, mark, color=colour, lw=1.2, label=f"{name}, {result.samples} rows")
+            if np.isfinite(result.intervals).all():
+                label = "95 % interval from ln Z" if place == 0 else None
+                axes.fill_between(x, *result.intervals.T, color=colour, alpha=0.3, lw=0, label=label)
+            if x.min() > 0.0 and x.max() > 50.0 * x.min():  # training runs are often saved at growing distances
+                axes.set_xscale("log")
+            if not numbers:
+                axes.set_xticks(x, [str(name) for name in result.names])
+        axes.set_xlabel("model (update)")
+        axes.set_ylabel("mean ln p of a row, in nats")
+    return axes.figure if ax is None else ax
+
+
 def convergence(results: Mapping[str, Sequence[Estimate]], exact: float, *, ax: Any = None) -> Any:
     """F against the number of steps, one line per method, with the exact value."""
     with _panels(ax, 4.0) as (axes,):
@@ -208,42 +232,6 @@ def check_format(path: str | Path) -> None:
     suffix = Path(path).suffix.lstrip(".").lower() or "png"
     if suffix not in FORMATS:
         raise ValueError(f"cannot draw {path}: .{suffix} is not one of {', '.join(FORMATS)}")
-
-
-def figure(rows: int, columns: int, size: tuple[float, float], **shared: Any) -> tuple[Any, Any]:
-    """Return an empty figure of this size in inches, and its panels: to be filled within `style`."""
-    from .canvas import Canvas
-
-    drawing = Canvas(figsize=size, layout="constrained")
-    return drawing, drawing.subplots(rows, columns, squeeze=False, **shared)
-
-
-def style() -> Any:
-    """Return the context (``with style():``) in which all figures of the package are made."""
-    try:
-        from .canvas import styled
-    except ImportError:
-        raise ValueError("figures need matplotlib: pip install matplotlib") from None
-    return styled()
-
-
-@contextmanager
-def _panels(ax: Any, *heights: float, legend: bool = True) -> Iterator[list[Any]]:
-    """Give axes to draw on, one for every height in inches: those of the caller, or those of a figure of their own."""
-    with style():
-        if ax is None:
-            drawing, made = figure(len(heights), 1, (6.4, sum(heights)), sharex=True, height_ratios=heights)
-            yield list(made[:, 0])
-            if legend:  # above the panels, where it hides nothing
-                drawing.legend(loc="outside upper center", ncols=2)
-            return
-        given = [ax] if hasattr(ax, "plot") else list(np.ravel(ax))
-        if len(given) != len(heights) or not all(hasattr(x, "plot") for x in given):
-            wanted = "matplotlib axes" if len(heights) == 1 else f"a list of {len(heights)} matplotlib axes"
-            raise ValueError(f"ax is {shown(ax)}; it must be {wanted}")
-        yield given
-        if legend:
-            given[0].legend()
 
 
 def _units(estimate: Estimate) -> str:
