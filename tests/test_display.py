@@ -26,6 +26,7 @@ def answers():
         "Along": mg.along([MODEL] * 50, **QUICK),
         "Thermodynamics": mg.thermodynamics(MODEL, np.linspace(0.0, 1.0, 60), **QUICK),
         "LogLikelihood": mg.log_likelihood(MODEL, RNG.choice([-1.0, 1.0], (3000, 4))),
+        "LogLikelihoods": mg.log_likelihood(mg.along([MODEL] * 50, **QUICK), RNG.choice([-1.0, 1.0], (30, 4))),
         "Expectations": mg.expectations(MODEL),
         "Samples": mg.sample(MODEL, 3000),
         "Curve": mg.estimate(MODEL, record=True, **QUICK).curve,
@@ -35,8 +36,8 @@ def answers():
 
 
 NAMES = [
-    "Estimate", "Bounds", "Difference", "Along", "Thermodynamics", "LogLikelihood", "Expectations", "Samples", "Curve",
-    "MRF", "FactorModel",
+    "Estimate", "Bounds", "Difference", "Along", "Thermodynamics", "LogLikelihood", "LogLikelihoods", "Expectations",
+    "Samples", "Curve", "MRF", "FactorModel",
 ]  # fmt: skip
 
 
