@@ -1,6 +1,7 @@
-"""Fresh seeds, and what the environment decides: threads and engine."""
+"""Fresh seeds, and what the environment decides: threads, engine, Python warnings."""
 
 import os
+import warnings
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from conftest import command, random_rbm
 import marginalis as mg
 from marginalis.parallel import threads
 from marginalis.parallel.threads import cores
+from marginalis.sampling import options as run_options
 
 OPTIONS = dict(steps=10, chains=20)
 
@@ -21,7 +23,7 @@ def model():
 @pytest.fixture(autouse=True)
 def plain(monkeypatch, tmp_path):
     """No variables, no quota, eight cores."""
-    for name in ("MARGINALIS_THREADS", "MARGINALIS_ENGINE", "SLURM_CPUS_PER_TASK"):
+    for name in ("MARGINALIS_THREADS", "MARGINALIS_ENGINE", "MARGINALIS_WARN", "SLURM_CPUS_PER_TASK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(threads, "_CGROUP", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
@@ -124,3 +126,30 @@ def test_bad_engines_name_the_variable(model, monkeypatch, tmp_path):
     assert done.returncode == 2
     assert done.stderr.startswith("marginalis: MARGINALIS_ENGINE is 'magic'")
     assert done.stderr.count("\n") == 1
+
+
+# ---------------------------------------------------------------- warnings
+
+
+def test_warnings_of_answers_are_python_warnings_once_if_asked_for(model, monkeypatch):
+    monkeypatch.setattr(run_options, "_told", set())
+    assert mg.estimate(model, steps=1, chains=20).warnings  # and nothing is raised
+    monkeypatch.setenv("MARGINALIS_WARN", "1")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = mg.estimate(model, steps=1, chains=20)
+    assert [str(w.message) for w in caught] == list(result.warnings)
+    assert caught[0].filename == __file__
+    assert mg.estimate(model, steps=1, chains=20) == result  # told before
+    with pytest.warns(UserWarning, match="these rows alone"):
+        mg.log_likelihood(model, np.ones((1, 3)), -50.0)
+    monkeypatch.setenv("MARGINALIS_WARN", "0")
+    mg.estimate(model, steps=1, chains=21)
+
+
+def test_the_command_line_prints_warnings_once(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("MARGINALIS_WARN", "1")
+    mg.save(model, tmp_path / "m.npz")
+    done = command("estimate", tmp_path / "m.npz", "--steps", 1, "--chains", 20, "--json")
+    assert done.stderr.count("steps is 1") == 1
+    assert "UserWarning" not in done.stderr

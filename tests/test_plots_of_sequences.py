@@ -1,10 +1,12 @@
 """Figures of curves over models and temperatures, with exact values beside them."""
 
 import numpy as np
+import pytest
 from test_plots import check_drawn, line
 
 import marginalis as mg
 from marginalis import plots
+from marginalis.answers.exact_curve import exact_curve
 
 
 def test_likelihoods_over_a_sequence():
@@ -23,3 +25,42 @@ def test_likelihoods_over_a_sequence():
     check_drawn(
         plots.likelihoods(mg.log_likelihood(mg.along([*models.values()], chains=1, resample=False), [[0, 1, 1]]))
     )
+
+
+def test_exact_values_beside_temperatures():
+    model = mg.ising_grid((3, 4), coupling=0.7, field=0.2)
+    result = mg.thermodynamics(model, temperatures=[0.8, 1.5, 3.0], chains=200, steps=100)
+    exact = exact_curve(model, result.betas)
+    for name in ("log_z", "energy", "entropy", "heat_capacity"):
+        at = np.interp(result.betas, exact.betas, getattr(exact, name))
+        assert (np.abs(getattr(result, name) - at) < 4.5 * getattr(result, name + "_error") + 1e-3).all()
+    figure = plots.thermodynamics(result, exact=exact)
+    check_drawn(figure)
+    t, c = line(figure.axes[2], "exact")
+    assert np.array_equal(t, 1.0 / exact.betas)
+    assert np.array_equal(c, exact.heat_capacity / 12)
+
+
+def test_exact_values_are_derivatives():
+    """One spin in a field has U = −h tanh βh and C = (βh/cosh βh)²."""
+    exact = exact_curve(mg.from_edges([], coupling=0.0, field=[1.3], n=1), np.array([0.0, 2.0]))
+    x = 1.3 * exact.betas
+    assert exact.energy == pytest.approx(-1.3 * np.tanh(x), abs=1e-7)
+    assert exact.heat_capacity == pytest.approx((x / np.cosh(x)) ** 2, abs=1e-7)
+    assert exact.entropy == pytest.approx(np.log(2 * np.cosh(x)) - x * np.tanh(x), abs=1e-7)
+
+
+def test_exact_values_beside_the_way():
+    model = mg.ising_grid((3, 4), coupling=0.7, field=0.2, temperature=1.5)
+    estimate = mg.estimate(model, steps=50, chains=200, record=True)
+    exact = exact_curve(model, np.array([0.0, 1 / 1.5]))
+    figure = plots.curve(estimate, exact=exact)
+    check_drawn(figure)
+    _, gap = figure.axes[1].lines[-1].get_data()
+    assert len(gap) == 50
+    assert (np.abs(gap) < 4.5 * estimate.curve.stderr + 1e-6).all()
+    assert exact.log_z[-1] == pytest.approx(mg.exact_log_z(model))
+
+
+def test_no_exact_values_where_they_are_dear():
+    assert exact_curve(mg.rbm(np.ones((40, 40)), np.zeros(40), np.zeros(40)), np.array([1.0])) is None

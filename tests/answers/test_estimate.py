@@ -232,3 +232,14 @@ def test_odd_fields_of_a_base():
     for value in (1e308, 5e-324, 1e-300):
         with pytest.raises(ValueError, match="pseudo_count"):
             mg.data_base(mg.rbm(np.ones((2, 2)), [0, 0], [0, 0]), np.ones((3, 2)), pseudo_count=value)
+
+
+def test_an_interval_wider_than_the_spread_of_the_weights_says_why():
+    plain, coarse = make_estimate(np.arange(9.0)), make_estimate(np.zeros(9), rounding=0.25)
+    assert plain.remarks == ()
+    assert plain.to_dict()["remarks"] == []
+    (remark,) = coarse.to_dict()["remarks"]
+    assert remark.startswith("the interval reaches ± 0.2 at least, which rounding in ")
+    assert f"\nnote: {remark}" in str(coarse)
+    assert not any("rounding" in warning for warning in coarse.warnings)
+    assert make_estimate(np.arange(9.0), rounding=1e-9).remarks == ()

@@ -43,6 +43,20 @@ def test_against_exact_sums(units, method):
     assert not t.warnings
 
 
+def test_temperatures_instead_of_betas():
+    model = random_rbm(np.random.default_rng(0), 4, 3)
+    options = dict(steps=20, chains=50)
+    by_t = mg.thermodynamics(model, temperatures=[2.0, 0.5], **options)
+    by_beta = mg.thermodynamics(model, [0.5, 2.0], **options)
+    assert np.array_equal(by_t.betas, by_beta.betas)
+    assert np.array_equal(by_t.energy, by_beta.energy)
+    for given in ({}, {"betas": 1.0, "temperatures": 1.0}):
+        with pytest.raises(ValueError, match="give either betas or temperatures"):
+            mg.thermodynamics(model, **given)
+    with pytest.raises(ValueError, match="temperatures must be a list of positive numbers"):
+        mg.thermodynamics(model, temperatures=[1.0, 0.0])
+
+
 def test_errors_are_honest():
     """z-scores over seeds have unit spread, whether averages are over one move or many."""
     model = random_rbm(np.random.default_rng(0), 4, 3)

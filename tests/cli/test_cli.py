@@ -98,7 +98,7 @@ def test_thermodynamics(model, tmp_path):
     exact = mg.exact_log_z(mg.load(model))  # made at T = 1/2
     assert abs(result["rows"][2]["log_z"] - exact) < 4.5 * result["rows"][2]["log_z_error"]
     assert plot.read_text().startswith("<?xml")
-    assert "ESS" in run("thermodynamics", model, "--betas", "0.5,1").stdout
+    assert "ESS" in run("thermodynamics", model, "--temperatures", "2,1").stdout
 
 
 @pytest.mark.parametrize("kind", ["weights", "running", "curve"])
@@ -151,7 +151,8 @@ def test_make_is_seeded(tmp_path):
         (["estimate", "{model}", "--plot-kind", "curve"], "goes with --plot"),
         (["bound", "{model}", "--confidence", "2"], "confidence is 2"),
         (["bound", "{model}", "--samples", "{model}"], "lacks the key 'data'"),
-        (["thermodynamics", "{model}"], "--betas"),
+        (["thermodynamics", "{model}"], "give either --betas or --temperatures"),
+        (["thermodynamics", "{model}", "--temperatures", "0"], "temperatures must be"),
         (["thermodynamics", "{model}", "--betas", "a:b:c"], "betas is 'a:b:c'"),
         (["thermodynamics", "{model}", "--betas=-1"], "betas must be"),
         (["calibrate", "--repeats", "0"], "repeats is 0"),

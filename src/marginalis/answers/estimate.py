@@ -102,6 +102,17 @@ class Estimate(Answer):
             found += ("steps is 1: this is plain importance sampling from the base, without annealing",)
         return found + warnings_of_digits(self.log_weights) + self.notes
 
+    @cached_property
+    def remarks(self) -> tuple[str, ...]:
+        """What else to know about the numbers, in words; no reason for doubt."""
+        low, high = confidence.interval(self.log_weights)
+        if -self.log_z0 - high <= self.interval[0] and self.interval[1] <= -self.log_z0 - low:
+            return ()
+        return (
+            f"the interval reaches ± {self.rounding:.1g} at least, which rounding in {self.record.precision} precision "
+            "may have done to all weights alike; the standard error shows their spread only",
+        )
+
     def join(self, other: Estimate) -> Estimate:
         """Return the estimate from the chains of both, which must share model and plan but no chain."""
         if not isinstance(other, Estimate):
@@ -177,6 +188,7 @@ class Estimate(Answer):
             "tail_index": finite(self.tail_index),
             **self.record.to_dict(),
             "warnings": list(self.warnings),
+            "remarks": list(self.remarks),
         }
 
     def __str__(self) -> str:
@@ -190,6 +202,7 @@ class Estimate(Answer):
             f"{self.method}, {self.record}, {self.chains} chains "
             f"(ESS {self.ess:.1f}), seed {self.seed}, {self.engine}, {self.seconds:.2f} s",
         ]
+        lines += [f"note: {remark}" for remark in self.remarks]
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
 
     def _sketch(self) -> str:

@@ -25,6 +25,7 @@ from ..models.data import split_rows, visible_table
 from ..models.layered import as_model
 from ..models.model import MRF
 from ..models.units import Array, Gaussian
+from ..sampling.options import tells
 from ..sampling.plan import model_digest
 from .bounds import Bounds
 from .estimate import Estimate
@@ -121,6 +122,7 @@ class LogLikelihood(Displayed):
 def log_likelihood(rbm: Along, data: Any) -> LogLikelihoods: ...
 @overload
 def log_likelihood(rbm: Any, data: Any, log_z: Any = None, **estimate_options: Any) -> LogLikelihood: ...
+@tells
 def log_likelihood(rbm: Any, data: Any, log_z: Any = None, **estimate_options: Any) -> LogLikelihood | LogLikelihoods:
     """Return ln p(v) = ln Σ_h exp(−E(v, h)) − ln Z for every row v of `data`.
 

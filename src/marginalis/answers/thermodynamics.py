@@ -98,12 +98,13 @@ class Thermodynamics(Answer):
 @takes_options(leave_out=("base", *_NOT_HERE))
 def thermodynamics(
     model: Any,
-    betas: ArrayLike,
+    betas: ArrayLike | None = None,
     *,
+    temperatures: ArrayLike | None = None,
     moves: int = 10,
     **options: Unpack[RunOptions],
 ) -> Thermodynamics:
-    """Return ln Z, energy, entropy and heat capacity of a model at the inverse temperatures `betas`.
+    """Return ln Z, energy, entropy and heat capacity of a model at inverse temperatures `betas`, or at `temperatures`.
 
     β stands in the place of 1/T: the model's own temperature does not matter. One run from β = 0 to the largest of
     them serves all: the given β are put in as further steps, and at each of them the chains take `moves` moves over
@@ -111,9 +112,7 @@ def thermodynamics(
     """
     stay = whole(moves, "moves", 1, 10**6)
     model = as_model(model)
-    wanted = real_array(np.atleast_1d(betas) if np.isscalar(betas) else betas, "betas", 1)
-    if len(wanted) == 0 or (wanted < 0.0).any():
-        raise ValueError("betas must be a list of inverse temperatures, none of them negative")
+    wanted = _inverse_temperatures(betas, temperatures)
     if any(isinstance(units, Gaussian) for units in (model.visible_units, model.hidden_units)):
         raise ValueError("thermodynamics serves discrete units only: a Gaussian side has no state at β = 0")
     if "base" in options:
@@ -164,6 +163,21 @@ def thermodynamics(
         record=Record.of(plan, time.perf_counter() - begin, workers.names),
         warnings=warnings,
     )
+
+
+def _inverse_temperatures(betas: ArrayLike | None, temperatures: ArrayLike | None) -> Array:
+    """Return the β that were asked for, one way or the other."""
+    if (betas is None) == (temperatures is None):
+        raise ValueError("give either betas or temperatures")
+    name, given = ("betas", betas) if temperatures is None else ("temperatures", temperatures)
+    wanted = real_array(np.atleast_1d(given) if np.isscalar(given) else given, name, 1)
+    if temperatures is None:
+        if (wanted < 0.0).any():
+            raise ValueError("betas must be a list of inverse temperatures, none of them negative")
+        return wanted
+    if (wanted <= 0.0).any():
+        raise ValueError("temperatures must be a list of positive numbers; infinity is betas=0")
+    return 1.0 / wanted
 
 
 class _Energies:

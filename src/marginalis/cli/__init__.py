@@ -56,6 +56,7 @@ def _run() -> Any:
     from . import answers, expectations, formats, make, results, studies  # noqa: F401  # each adds its commands
     from .common import app
 
+    os.environ.pop("MARGINALIS_WARN", None)  # the commands print all warnings in any case
     notices = logging.StreamHandler()
     notices.setFormatter(logging.Formatter("%(message)s"))
     logging.getLogger("marginalis").addHandler(notices)

@@ -69,8 +69,12 @@ def estimate(
         result.save(out)
     if plot is not None:
         from .. import plots
+        from ..answers.exact_curve import exact_curve
 
-        plots.save(getattr(plots, plot_kind)(result), plot)
+        beside = {}
+        if record and result.base == "uniform":  # then Z(β) is that of the model at T/β
+            beside = {"exact": exact_curve(loaded, np.array([0.0, 1.0 / loaded.temperature]))}
+        plots.save(getattr(plots, plot_kind)(result, **beside), plot)
 
 
 @app.command()
@@ -109,8 +113,11 @@ def bound(
 @takes_flags(leave_out=("base", "first_chain", "resample", "populations"))
 def thermodynamics(
     model: ModelFile,
-    betas: Annotated[str, typer.Option(help="Inverse temperatures: a list, as in 0.2,0.4, or from:to:number.")],
     options: dict[str, Any],
+    betas: Annotated[
+        str | None, typer.Option(help="Inverse temperatures: a list, as in 0.2,0.4, or from:to:number.")
+    ] = None,
+    temperatures: Annotated[str | None, typer.Option(help="Or temperatures, likewise.")] = None,
     moves: Annotated[int, typer.Option(help="Moves at each of them over which energies are averaged.")] = 10,
     as_json: Json = False,
     plot: Annotated[Path | None, typer.Option(help="Draw energy, entropy, heat capacity (.png, .pdf, .svg).")] = None,
@@ -120,12 +127,20 @@ def thermodynamics(
 
     _check_outputs([*model.inputs, options["schedule"]], figure=plot)
     loaded = model.load_pairs()
-    result = run_thermodynamics(loaded, _betas(betas), moves=moves, **read_files(options, loaded))
+    if (betas is None) == (temperatures is None):
+        raise ValueError("give either --betas or --temperatures")
+    given = {
+        name: _numbers(text, name)
+        for name, text in (("betas", betas), ("temperatures", temperatures))
+        if text is not None
+    }
+    result = run_thermodynamics(loaded, **given, moves=moves, **read_files(options, loaded))
     _print(result, as_json)
     if plot is not None:
         from .. import plots
+        from ..answers.exact_curve import exact_curve
 
-        plots.save(plots.thermodynamics(result), plot)
+        plots.save(plots.thermodynamics(result, exact=exact_curve(loaded, result.betas)), plot)
 
 
 @app.command()
@@ -174,14 +189,14 @@ def _check_outputs(inputs: Sequence[str | Path | None], *paths: Path | None, fig
         taken.append(os.path.realpath(path))
 
 
-def _betas(text: str) -> Any:
+def _numbers(text: str, flag: str) -> Any:
     try:
         if text.count(":") == 2:
             first, last, number = text.split(":")
             return np.linspace(float(first), float(last), int(number))
         return np.array([float(word) for word in text.split(",")])
     except ValueError:
-        raise ValueError(f"betas is {text!r}; it must be a list, as in 0.2,0.4, or from:to:number") from None
+        raise ValueError(f"{flag} is {text!r}; it must be a list, as in 0.2,0.4, or from:to:number") from None
 
 
 @app.command()

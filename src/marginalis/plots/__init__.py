@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.interpolate import CubicSpline
 from scipy.special import boxcox, expit
 
 from ..answers import confidence
 from ..answers.bounds import Bounds
 from ..answers.estimate import Estimate, decimals
+from ..answers.exact_curve import ExactCurve
 from ..answers.likelihoods import LogLikelihoods
 from ..answers.thermodynamics import Thermodynamics
 from ..display.sketch import COLOURS as COLOURS
@@ -92,8 +94,11 @@ def running(estimate: Estimate, *, exact: float | None = None, ax: Any = None) -
     return axes.figure if ax is None else ax
 
 
-def curve(estimate: Estimate, *, ax: Any = None) -> Any:
-    """ln Z(β) on the way from the base to the model, and the 95 % interval about it."""
+def curve(estimate: Estimate, *, exact: ExactCurve | None = None, ax: Any = None) -> Any:
+    """ln Z(β) on the way from the base to the model, and the 95 % interval about it.
+
+    Of a run from the uniform base, `exact` values of the model at other temperatures may be drawn beside it.
+    """
     if estimate.curve is None:
         raise ValueError("this estimate has no curve: call estimate with record=True")
     with _panels(ax, 3.2, 1.8) as (top, bottom):
@@ -114,6 +119,11 @@ def curve(estimate: Estimate, *, ax: Any = None) -> Any:
         else:
             bottom.set_yticks([])
             bottom.text(0.5, 0.55, "one chain gives no interval", transform=bottom.transAxes, ha="center")
+        if exact is not None:
+            x = exact.betas / exact.betas[-1]
+            seen = betas >= x[0]
+            top.plot(x, exact.log_z, color="black", lw=0.8, label="exact", zorder=0)
+            bottom.plot(betas[seen], CubicSpline(x, exact.log_z)(betas[seen]) - log_z[seen], color="black", lw=0.8)
         bottom.set_xlim(-0.02, 1.02)
         bottom.set_ylabel("interval\nless ln Z(β)")
         bottom.set_xlabel("β, from the base (0) to the model (1)")
@@ -147,7 +157,7 @@ def works(bounds: Bounds, *, exact: float | None = None, ax: Any = None) -> Any:
     return axes.figure if ax is None else ax
 
 
-def thermodynamics(result: Thermodynamics, *, ax: Any = None) -> Any:
+def thermodynamics(result: Thermodynamics, *, exact: ExactCurve | None = None, ax: Any = None) -> Any:
     """Energy, entropy and heat capacity per variable against temperature, or against β if that includes 0."""
     with _panels(ax, 2.0, 2.0, 2.0, legend=False) as panels:
         hot = bool((result.betas == 0.0).any())
@@ -161,6 +171,11 @@ def thermodynamics(result: Thermodynamics, *, ax: Any = None) -> Any:
             axes.plot(x[order], value, color=colour, lw=0.8, alpha=0.4)
             axes.errorbar(x[order], value, error, fmt="o", ms=3, elinewidth=1.2, capsize=2, color=colour)
             axes.set_ylabel(name.replace("_", " "))
+            if exact is not None:
+                line = exact.betas if hot else 1.0 / exact.betas
+                axes.plot(line, getattr(exact, name) / result.variables, color="black", lw=0.8, label="exact")
+        if exact is not None:
+            panels[-1].legend()
         if not hot and x.max() > 20.0 * x.min():
             panels[-1].set_xscale("log")
         panels[0].set_title(f"per variable, n = {result.variables} (bars: ±2 standard errors)", fontsize="medium")

@@ -6,10 +6,12 @@ signature and the explanations; the command line makes its flags from the same l
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import secrets
 import textwrap
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_args, get_type_hints
 
@@ -30,6 +32,7 @@ TRANSITIONS: tuple[str, ...] = get_args(Transition)
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 ENGINES: tuple[str, ...] = get_args(Engine)
 ENGINE = "MARGINALIS_ENGINE"  # the environment variable
+WARN = "MARGINALIS_WARN"  # the environment variable
 DEFAULT_STEPS = 1000
 DEFAULT_CHAINS = 1000
 
@@ -140,12 +143,32 @@ def notes() -> dict[str, str]:
     return {name: hint.__metadata__[0] for name, hint in hints.items()}
 
 
+_told: set[str] = set()  # by Python warnings
+
+
+def tells(door: Door) -> Door:
+    """Let the warnings of an answer be Python warnings as well, each text once, where `WARN` is set to 1."""
+
+    @functools.wraps(door)
+    def answering(*args: Any, **given: Any) -> Any:
+        answer = door(*args, **given)
+        if os.environ.get(WARN, "").strip() not in ("", "0"):
+            for text in answer.warnings:
+                if text not in _told:
+                    _told.add(text)
+                    warnings.warn(text, stacklevel=2)
+        return answer
+
+    return answering  # type: ignore[return-value]
+
+
 def takes_options(*names: str, leave_out: Sequence[str] = ()) -> Callable[[Door], Door]:
     """Give a function with ``**options`` the signature and the explanations of the named options, or of all."""
     chosen = [name for name in names or DEFAULTS if name not in leave_out]
 
-    def dress(door: Door) -> Door:
-        signature = inspect.signature(door)
+    def dress(undressed: Door) -> Door:
+        signature = inspect.signature(undressed)
+        door = tells(undressed)
         hints = get_type_hints(RunOptions)
         own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
         listed = [

@@ -1,0 +1,50 @@
+"""Exact ln Z, energy, entropy and heat capacity against β where they are cheap, to draw beside an estimate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..checks import Array
+from ..exact import cheapest, exact_log_z
+from ..models.layered import as_model
+
+_POINTS, _FEWEST = 121, 20  # of a curve
+_STEP = 5e-3  # of the differences, relative to β
+_SLOPE, _BEND = np.array([1, -8, 0, 8, -1]) / 12.0, np.array([-1, 16, -30, 16, -1]) / 12.0
+
+
+class ExactCurve(NamedTuple):
+    """Totals for the whole model at each β, as in `Thermodynamics`."""
+
+    betas: Array
+    log_z: Array
+    energy: Array
+    entropy: Array
+    heat_capacity: Array
+
+
+def exact_curve(model: Any, betas: Array, seconds: float = 3.0) -> ExactCurve | None:
+    """Return exact values between the least and the largest β, or None where they would take longer than `seconds`.
+
+    U = −∂ ln Z/∂β and C = β² ∂² ln Z/∂β², by differences of fourth order.
+    """
+    model = as_model(model)
+    high = float(np.max(betas))
+    low = max(float(np.min(betas)), 1e-3 * high)
+    try:
+        _, way = cheapest(model, max_seconds=seconds)
+        points = int(min(_POINTS, seconds / max(1e-9, 5.0 * way.seconds)))
+        if points < _FEWEST or high == 0.0:
+            return None
+        places = np.geomspace(low, high, points)
+        steps = places[:, None] * (1.0 + _STEP * np.arange(-2, 3))
+        models = (replace(model, temperature=1.0 / b) for b in steps.ravel())
+        log_z = np.array([exact_log_z(m, max_seconds=seconds) for m in models]).reshape(points, 5)
+    except ValueError:  # too large, or no exact method vouches for its accuracy
+        return None
+    energy = -(log_z @ _SLOPE) / (_STEP * places)
+    heat_capacity = (log_z @ _BEND) / _STEP**2
+    return ExactCurve(places, log_z[:, 2], energy, log_z[:, 2] + places * energy, heat_capacity)
