@@ -9,7 +9,8 @@ from conftest import log_weights, random_rbm
 
 import marginalis as mg
 from marginalis.engines import drive
-from marginalis.engines.cpu import population
+from marginalis.engines.cpu import population, table_population
+from marginalis.examples import random_dbm
 from marginalis.sampling import loop
 from marginalis.sampling.plan import make_plan
 
@@ -61,6 +62,16 @@ def test_more_units_than_one_logarithm_covers():
     np.testing.assert_allclose(fast, slow, rtol=0, atol=5e-3)
 
 
+def test_layers_and_slices_of_tables():
+    """Spins are looked up in tables: in the bands of a DBM, and in two slices of 32 tables, to the digits of floats."""
+    deep = random_dbm((40, 70, 30, 21), seed=2)
+    wide = mg.rbm(0.05 * np.random.default_rng(3).normal(size=(250, 150)), np.full(250, 0.3), np.zeros(150))
+    for model in (deep, wide):
+        slow, fast = both(model, method="mais-v", steps=20, chains=70, precision="single")
+        assert np.median(np.abs(fast - slow)) < 1e-5
+        assert np.mean(np.abs(fast - slow) < 1e-4) > 0.9  # a draw may differ
+
+
 @pytest.mark.parametrize("method", ["ais", "mais"])
 def test_same_bits_for_any_threads_and_split(method):
     model = random_rbm(np.random.default_rng(2), 12, 7)
@@ -79,7 +90,8 @@ def test_same_bits_for_any_chunk_of_steps_and_blocks(monkeypatch):
     plan = make_plan(model, steps=50, chains=300, seed=4)
     slow, fast = (log_weights(plan, engine, threads=2) for engine in ("numpy", "numba"))
     monkeypatch.setattr(population, "_CALL_OPERATIONS", 1e5)
-    monkeypatch.setattr(population, "_JOB_BYTES", 3000)
+    monkeypatch.setattr(population, "_JOB_BYTES", 1000)
+    monkeypatch.setattr(table_population, "_TABLE_BYTES", 0)  # slices of tables are made when they are needed
     monkeypatch.setattr(loop, "_CHUNK", 17)
     assert drive.begin(plan.settled("numpy")).together == 17
     assert drive.begin(plan.settled("numba")).together < 100

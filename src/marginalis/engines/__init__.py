@@ -48,4 +48,5 @@ class Begun:
 
     population: Callable[[range], Any]
     together: int  # chains to advance together at most
+    at_least: int = 16  # and at least, where there are so many for every thread
     carries_marginal: bool = False  # whether AIS carries the weights of mAIS along, as `marginal_log_weights`

@@ -74,6 +74,7 @@ def run_here(
     """Run some chains of a plan (whole populations, if it has any) on threads; `recorder` is for these chains only."""
     # a run that is looked at on the way stops often: larger jobs keep the calls long
     share = -(-len(chains) // (4 * threads if recorder is None and not plan.populations else threads))
+    share = max(share, min(begun.at_least, -(-len(chains) // threads)))
     whole = plan.population_size if plan.populations else _LANES
     size = max(1, min(begun.together, share) // whole) * whole
     log_weights = np.empty(len(chains) // whole if plan.populations else len(chains))

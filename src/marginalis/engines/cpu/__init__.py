@@ -8,14 +8,17 @@ from functools import cache, partial
 
 from ...parallel.threads import interruptible
 from ...sampling.plan import Plan
+from ...simd.vector import LANES
 from .. import Begun
 from .graph_population import GraphPopulation
 from .graph_population import prepare as prepare_graph
 from .population import Population, chains_together, prepare
+from .table_population import TablePopulation, keeps_tables
 
 logger = logging.getLogger("marginalis")
 
 _HUGE = 1 << 23  # entries of a matrix
+_MANY = 256  # chains that pay for tables made for them
 
 
 def begin(plan: Plan) -> Begun:
@@ -25,13 +28,17 @@ def begin(plan: Plan) -> Begun:
     kind, lay_out = (Population, prepare) if pairs else (GraphPopulation, prepare_graph)
     # laying out a huge matrix takes seconds
     prepared = interruptible(lay_out, plan) if model.weights.size > _HUGE else lay_out(plan)
+    at_least = LANES
+    if prepared.looked_up:
+        kind = TablePopulation
+        at_least = LANES if keeps_tables(prepared) else _MANY
     notice = threading.Timer(0.8, _announce)
     notice.start()
     try:
         kind(plan, prepared, range(0)).advance(0)
     finally:
         notice.cancel()
-    return Begun(partial(kind, plan, prepared), chains_together(prepared), plan.method == "ais")
+    return Begun(partial(kind, plan, prepared), chains_together(prepared), at_least, plan.method == "ais")
 
 
 @cache

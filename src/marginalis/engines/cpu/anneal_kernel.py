@@ -22,7 +22,7 @@ from .products import fields, four
 
 
 @njit(**INLINE)
-def _under(base, beta, slope, unit):
+def under(base, beta, slope, unit):
     """Return base + β·slope, the field of a unit under β. (The added zero keeps −0 from deciding a sign.)"""
     if base is None:
         return fma(slope, beta, 0.0)
@@ -30,7 +30,7 @@ def _under(base, beta, slope, unit):
 
 
 @njit(**INLINE)
-def _rise(base, now, before, slope, per_step):
+def rise_of(base, now, before, slope, per_step):
     """(|a_k| − |a_{k−1}|)/(β_k − β_{k−1})."""
     if base is None:
         return absolute(slope)
@@ -73,7 +73,7 @@ def _anneal(
             if fresh == 1:
                 chain = lane_numbers() + uint64(first_chain + block * LANES)
                 for unit in range(v.shape[1]):
-                    store(v, (block * v.shape[1] + unit) * LANES, _under(base_v, betas[0], zero, unit))
+                    store(v, (block * v.shape[1] + unit) * LANES, under(base_v, betas[0], zero, unit))
                 _draw_all(v, block, chain, uint64(0), side_v, k0, k1)
         for k in range(from_step + 1, to_step + 1):
             beta, beta_before, difference = betas[k], betas[k - 1], differences[k - 1]
@@ -97,12 +97,12 @@ def _anneal(
                     for m in range(TILE):
                         unit = TILE * tile + m
                         now, before = (
-                            _under(base_h, beta, slopes[m], unit),
-                            _under(base_h, beta_before, slopes[m], unit),
+                            under(base_h, beta, slopes[m], unit),
+                            under(base_h, beta_before, slopes[m], unit),
                         )
                         e, e_before = boltzmann(now), boltzmann(before)
                         # mAIS: ln 2cosh a_k − ln 2cosh a_{k−1}
-                        linear = linear + _rise(base_h, now, before, slopes[m], per_step)
+                        linear = linear + rise_of(base_h, now, before, slopes[m], per_step)
                         top, bottom = fma(top, e, top), fma(bottom, e_before, bottom)
                         if joint is not None:  # AIS: h·slope, with h from P_{k−1}(h|v)
                             drawn = fma(draw_spin(before, e_before, earlier[m]), slopes[m], drawn)
@@ -122,7 +122,7 @@ def _anneal(
                         slopes = fields(down, h, at_h, tile, four(slope_v, tile))
                         for m in range(TILE):
                             unit = TILE * tile + m
-                            store(v, at_v + unit * LANES, _under(base_v, beta, slopes[m], unit))
+                            store(v, at_v + unit * LANES, under(base_v, beta, slopes[m], unit))
             if k < steps:
                 if flips is not None:
                     chain = lane_numbers() + uint64(first_chain + first * LANES)

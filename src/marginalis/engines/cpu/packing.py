@@ -8,7 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...simd.draws import TILE
+from ...simd.lookup import COLUMNS, SPINS
+from .table_kernel import PANEL
 
+_UNITS = PANEL * TILE
 _WORTH_FILLING = 0.25  # a band is faster than lists of neighbours if at least this part of it is not zero
 
 
@@ -27,15 +30,11 @@ def pack(weights: Any, dtype: type) -> tuple[np.ndarray, ...]:
         return data, first, last, np.arange(tiles + 1) * (rows * TILE)
     into = sp.csr_array(weights.T)
     into.sort_indices()
-    indptr = np.pad(into.indptr, (0, -columns % TILE), mode="edge").astype(np.int64)
-    # the indices of a column are sorted: its inputs reach from the first to the last of them
-    ends = np.concatenate([into.indices, [0]])
-    some = np.diff(indptr) > 0
-    first = np.where(some, ends[indptr[:-1]], rows).reshape(tiles, TILE).min(axis=1).astype(np.int64)
-    last = np.where(some, ends[indptr[1:] - 1] + 1, 0).reshape(tiles, TILE).max(axis=1).astype(np.int64)
-    width = np.maximum(last - first, 0)
-    if into.nnz < _WORTH_FILLING * TILE * width.sum():
+    band = _band(into)
+    if band is None:
         return _lists(into, dtype)
+    first, last = band
+    width = np.maximum(last - first, 0)
     begin = np.concatenate([[0], np.cumsum(width * TILE)])
     data = np.zeros(begin[-1], dtype=dtype)
     unit = np.arange(columns)
@@ -43,6 +42,28 @@ def pack(weights: Any, dtype: type) -> tuple[np.ndarray, ...]:
     shift = begin[tile] - first[tile] * TILE + unit % TILE
     data[np.repeat(shift, np.diff(into.indptr)) + into.indices.astype(np.int64) * TILE] = into.data
     return data, first, last, begin
+
+
+def is_band(weights: Any) -> bool:
+    """Whether `pack` fills bands of inputs with the weights."""
+    if not sp.issparse(weights):
+        return True
+    into = sp.csr_array(weights.T)
+    into.sort_indices()
+    return _band(into) is not None
+
+
+def _band(into: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the first input of each tile of rows of a CSR matrix and the one after its last, or None for lists."""
+    columns, rows = into.shape
+    indptr = np.pad(into.indptr, (0, -columns % TILE), mode="edge").astype(np.int64)
+    # the indices of a column are sorted: its inputs reach from the first to the last of them
+    ends = np.concatenate([into.indices, [0]])
+    some = np.diff(indptr) > 0
+    first = np.where(some, ends[indptr[:-1]], rows).reshape(-1, TILE).min(axis=1).astype(np.int64)
+    last = np.where(some, ends[indptr[1:] - 1] + 1, 0).reshape(-1, TILE).max(axis=1).astype(np.int64)
+    filled = into.nnz >= _WORTH_FILLING * TILE * np.maximum(last - first, 0).sum()
+    return (first, last) if filled else None
 
 
 def pack_flips(weights: Any, up: tuple[np.ndarray, ...], dtype: type) -> tuple[np.ndarray, ...]:
@@ -63,3 +84,35 @@ def pack_lists(weights: Any, dtype: type) -> tuple[np.ndarray, ...]:
     into = sp.csr_array(sp.csr_array(weights).T)
     into.sort_indices()
     return _lists(into, dtype)
+
+
+def pack_tables(weights: Any) -> tuple[np.ndarray, ...]:
+    """Weights [input, unit] as the kernel makes tables of them: (weights, inputs, begin, scale).
+
+    A unit's weights are whole multiples of its scale, a power of two such that no sum exceeds 2^30. They lie
+    [panel][tile][four inputs][5][unit], from begin[panel] (in four inputs of a tile), as `table_of` takes them; a
+    panel has the inputs from inputs[panel, 0] to inputs[panel, 1], in fours.
+    """
+    columns = weights.shape[1]
+    into = sp.csc_array(weights) if sp.issparse(weights) else weights
+    largest = np.asarray(abs(weights).sum(axis=0)).ravel()
+    exponent = np.minimum(30 - np.frexp(largest)[1], 126)
+    panels = -(-columns // _UNITS)
+    inputs = np.zeros((panels, 2), dtype=np.int64)
+    begin = np.zeros(panels + 1, dtype=np.int64)
+    parts = []
+    for panel in range(panels):
+        of = slice(_UNITS * panel, min(_UNITS * (panel + 1), columns))
+        tiles = -(-(of.stop - of.start) // TILE)
+        part = into[:, of].toarray() if sp.issparse(weights) else into[:, of]
+        some = np.flatnonzero(part.any(axis=1))
+        low, high = (some[0] // SPINS, some[-1] // SPINS + 1) if len(some) else (0, 0)
+        inputs[panel] = low, high
+        whole = np.zeros(((high - low) * SPINS, tiles * TILE), dtype=np.int32)
+        band = part[low * SPINS : high * SPINS]
+        whole[: len(band), : band.shape[1]] = np.rint(np.ldexp(band, exponent[of]))
+        fours = whole.reshape(high - low, SPINS, tiles, COLUMNS).transpose(2, 0, 1, 3)
+        parts.append(np.concatenate([fours.sum(axis=2, keepdims=True, dtype=np.int32), -2 * fours], axis=2).ravel())
+        begin[panel + 1] = begin[panel] + tiles * (high - low)
+    scale: np.ndarray = np.ldexp(1.0, -np.pad(exponent, (0, -columns % TILE))).astype(np.float32)
+    return np.concatenate(parts).view(np.uint32), inputs, begin, scale

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,9 +14,11 @@ from ...random import HIDDEN, VISIBLE
 from ...sampling.plan import Plan
 from ...sampling.settle import signed_base
 from ...simd.draws import TILE
+from ...simd.functions import HAS_AVX512
+from ...simd.lookup import SPINS
 from ...simd.vector import LANES, aligned
 from .anneal_kernel import anneal_blocks
-from .packing import pack, pack_flips
+from .packing import is_band, pack, pack_flips, pack_tables
 
 _CALL_OPERATIONS = 5e8  # multiply-adds per kernel call: some ten milliseconds, so that an interrupt is prompt
 _JOB_BYTES = 1 << 20  # states of the chains that are advanced together
@@ -49,6 +51,7 @@ class Prepared(NamedTuple):
     offset: float  # a visible unit is offset + scale·(±1)
     scale: float
     operations: int  # rough cost of one chain·step, in multiply-adds
+    looked_up: bool = False  # whether the couplings are for `table_kernel`
 
 
 def prepare(plan: Plan) -> Prepared:
@@ -63,14 +66,19 @@ def prepare(plan: Plan) -> Prepared:
         return np.pad(x, (0, -len(x) % TILE)).astype(dtype)
 
     uniform = base.is_uniform
-    up = pack(form.weights, dtype)
+    slope_v, slope_h = pad(form.visible_bias - b0), pad(form.hidden_bias - c0)
+    looked_up = _is_looked_up(plan, form.weights)
+    if looked_up:
+        up, down = pack_tables(_with_slopes(form.weights, slope_v, len(slope_h))), pack_tables(form.weights.T)
+    else:
+        up, down = pack(form.weights, dtype), pack(form.weights.T, dtype)
     laid_out = Model(
         pack_flips(form.weights, up, dtype) if plan.transition == "metropolis" else None,
         plan.sweeps,
         up,
-        pack(form.weights.T, dtype),
-        pad(form.visible_bias - b0),
-        pad(form.hidden_bias - c0),
+        down,
+        slope_v,
+        slope_h,
         None if uniform else pad(b0),
         None if uniform else pad(c0),
         plan.betas.astype(dtype),
@@ -79,9 +87,25 @@ def prepare(plan: Plan) -> Prepared:
         (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN),
     )
     entries = form.weights.nnz if sp.issparse(form.weights) else form.weights.size
-    operations = (2 + 20 * plan.sweeps) * entries + 40 * model.n_variables
+    operations = (1 if looked_up else 2 + 20 * plan.sweeps) * entries + 40 * model.n_variables
     constants = constant * (plan.betas - plan.betas[0])
-    return Prepared(laid_out, model.n_visible, dtype, constants, *form.visible, operations)
+    return Prepared(laid_out, model.n_visible, dtype, constants, *form.visible, operations, looked_up)
+
+
+def _is_looked_up(plan: Plan, weights: Any) -> bool:
+    """Whether `table_kernel` takes the plan: it was faster than multiply-adds for all dense couplings, if slightly so
+    below 8×8. Never a matter of the number of chains: rounding would depend on it.
+    """
+    possible = HAS_AVX512 and plan.precision == "single" and plan.transition == "gibbs"
+    return possible and is_band(weights) and is_band(weights.T)
+
+
+def _with_slopes(weights: Any, slope_v: Array, columns: int) -> Any:
+    """Weights with one more column, after the padding: the slopes of the sampled side, as of one more unit."""
+    n, m = weights.shape
+    more = np.zeros((n, columns - m + 1))
+    more[:, -1] = slope_v[:n]
+    return sp.csr_array(sp.hstack([weights, more])) if sp.issparse(weights) else np.hstack([weights, more])
 
 
 class Population:
@@ -140,8 +164,7 @@ class Population:
 
     def states(self) -> Array:
         """Return the states of the sampled side, [chain, unit], in the model's units."""
-        spins = self.spins_v.transpose(0, 2, 1).reshape(-1, self.spins_v.shape[1])
-        rows = spins[: len(self.chains), : self.prepared.n_visible]
+        rows = self._spins()[: len(self.chains), : self.prepared.n_visible]
         return self.prepared.offset + self.prepared.scale * rows.astype(np.float64)
 
     def choose(self, ancestors: NDArray[np.int64]) -> None:
@@ -149,14 +172,21 @@ class Population:
         self._set_states(self.states()[ancestors])
 
     def _set_states(self, states: Array) -> None:
-        units = self.spins_v.shape[1]
-        padded = np.ones((len(self.spins_v) * LANES, units))
+        padded = np.ones((len(self.spins_v) * LANES, len(self.prepared.model.slope_v)))
         padded[: len(states), : self.prepared.n_visible] = (states - self.prepared.offset) / self.prepared.scale
-        self.spins_v[:] = padded.reshape(-1, LANES, units).transpose(0, 2, 1)
+        self._put(padded)
         self.fresh = 2
+
+    def _spins(self) -> Array:
+        """Return the states of the sampled side as the kernel has them, [chain, unit], padded."""
+        return self.spins_v.transpose(0, 2, 1).reshape(-1, self.spins_v.shape[1])
+
+    def _put(self, spins: Array) -> None:
+        self.spins_v[:] = spins.reshape(-1, LANES, spins.shape[1]).transpose(0, 2, 1)
 
 
 def chains_together(prepared: Prepared) -> int:
     """Return how many chains to advance together at most."""
     units = len(prepared.model.slope_v) + len(prepared.model.slope_h)
-    return LANES * max(1, _JOB_BYTES // (units * LANES * np.dtype(prepared.dtype).itemsize))
+    size = LANES * np.dtype(prepared.dtype).itemsize // (SPINS if prepared.looked_up else 1)
+    return LANES * max(1, _JOB_BYTES // (units * size))

@@ -1,0 +1,184 @@
+"""The fastest kernel: fields of spins are looked up, not multiplied (`simd.lookup`).
+
+A chain's spins are bits. Four of them are the index of one of sixteen partial sums, so that a permute and an addition
+do for sixteen chains what takes four multiply-adds in `anneal_kernel`. Fields are taken sixteen units (a panel) at a
+time, for many blocks of chains one after the other: the tables of the panel stay in the cache meanwhile. Small models
+have all their tables made once per call; of large ones those of a slice of the inputs are made when they are needed,
+which costs little beside their use. The sums are of integers, hence the same whatever is sliced or taken together.
+
+What follows the fields is as in `anneal_kernel`, except that a draw yields a bit; four of them are the next index.
+"""
+
+from __future__ import annotations
+
+from numba import njit, uint32, uint64
+
+from ...random import JOINT
+from ...simd.cache import kernel
+from ...simd.draws import INLINE, LOW, TILE, WORD, boltzmann, philox
+from ...simd.functions import draw_spin, log
+from ...simd.lookup import COLUMNS, SPINS, as_numbers, draw_bit, lookups, table_of
+from ...simd.vector import LANES, fma, lane_numbers, load, scalar, splat, store, widen
+from .anneal_kernel import rise_of, under
+
+PANEL = 4  # tiles of units
+SLICE = 32  # tables of a sum that are made at a time
+ABREAST = 4  # blocks of chains that look up side by side
+TABLE = COLUMNS * LANES  # numbers in the tables of four spins, for a tile of units
+_WEIGHTS = COLUMNS * (SPINS + 1)  # numbers that these are made from
+
+_several, _single = lookups(ABREAST), lookups(1)
+
+
+@njit(**INLINE)
+def _make_tables(weights, at, count, tables, into):
+    """Make the tables of a tile of units for `count` times four inputs."""
+    for i in range(count):
+        for c in range(COLUMNS):
+            p = at + _WEIGHTS * i + c
+            store(
+                tables,
+                into + TABLE * i + c * LANES,
+                table_of(
+                    scalar(weights, p),
+                    scalar(weights, p + COLUMNS),
+                    scalar(weights, p + 2 * COLUMNS),
+                    scalar(weights, p + 3 * COLUMNS),
+                    scalar(weights, p + 4 * COLUMNS),
+                ),
+            )
+
+
+@njit(nogil=True, error_model="numpy")
+def _sum_panel(coupling, panel, ready, tables, x, first, last, sums):
+    """Sums of the units of a panel over their inputs x, for the blocks from `first` to `last`.
+
+    `ready` is where all tables of this coupling lie, or −1 if they are to be made here.
+    """
+    weights, inputs, begin, scale = coupling
+    tiles = min(PANEL, len(scale) // TILE - PANEL * panel)
+    low, high = inputs[panel, 0], inputs[panel, 1]
+    width = SLICE if ready < 0 else high - low
+    per_block, per_sums = x.shape[1] * LANES, sums.shape[1] * LANES
+    start = low
+    while True:
+        count = min(width, high - start)
+        if ready < 0:
+            for t in range(tiles):
+                at = (begin[panel] + t * (high - low) + start - low) * _WEIGHTS
+                _make_tables(weights, at, count, tables, t * SLICE * TABLE)
+        block = first
+        while block < last:
+            several = block + ABREAST <= last
+            for t in range(tiles):
+                at = t * SLICE * TABLE if ready < 0 else ready + (begin[panel] + t * (high - low)) * TABLE
+                at_x, at_sums = block * per_block + start * LANES, (block - first) * per_sums + t * COLUMNS * LANES
+                if several:
+                    _several(tables, at, count, x, at_x, per_block, sums, at_sums, per_sums, start > low)
+                else:
+                    _single(tables, at, count, x, at_x, per_block, sums, at_sums, per_sums, start > low)
+            block += ABREAST if several else 1
+        start += count
+        if start >= high:
+            break
+
+
+@njit(nogil=True, error_model="numpy")
+def _anneal(
+    up, down, slope_v, slope_h, base_v, base_h, betas, differences, seed, sides,
+    first_chain, v, h, sums, tables, log_weights, joint, from_step, to_step, fresh,
+):  # fmt: skip
+    steps = len(betas) - 1
+    k0, k1 = seed & LOW, seed >> WORD
+    side_v, side_h = uint64(sides[0]), uint64(sides[1])
+    zero = splat(betas[0] - betas[0])
+    one = zero + 1.0
+    per_sums = sums.shape[1] * LANES
+    tiles_v, tiles_h = v.shape[1], h.shape[1]
+    of_up, of_down = up[2][-1], down[2][-1]
+    ready_up = ready_down = -1
+    if len(tables) >= (of_up + of_down) * TABLE:
+        ready_up, ready_down = 0, of_up * TABLE
+        _make_tables(up[0], 0, of_up, tables, ready_up)
+        _make_tables(down[0], 0, of_down, tables, ready_down)
+    for first in range(0, v.shape[0], sums.shape[0]):
+        last = min(first + sums.shape[0], v.shape[0])
+        if fresh == 1:
+            for block in range(first, last):
+                chain = lane_numbers() + uint64(first_chain + block * LANES)
+                for tile in range(tiles_v):
+                    words = philox(chain, uint64(0), uint64(tile), side_v, k0, k1)
+                    bits = splat(uint32(0))
+                    for m in range(TILE):
+                        a = under(base_v, betas[0], zero, TILE * tile + m)
+                        bits = draw_bit(bits, a, boltzmann(a), words[m])
+                    store(v, (block * tiles_v + tile) * LANES, bits)
+        for k in range(from_step + 1, to_step + 1):
+            beta, beta_before, difference = betas[k], betas[k - 1], differences[k - 1]
+            per_step = 1.0 / difference
+            for panel in range(len(up[1])):
+                _sum_panel(up, panel, ready_up, tables, v, first, last, sums)
+                for block in range(first, last):
+                    chain = lane_numbers() + uint64(first_chain + block * LANES)
+                    at_sums = (block - first) * per_sums
+                    weight = load(log_weights, block * LANES)
+                    linear, top, bottom, drawn = zero, one, one, zero
+                    for tile in range(PANEL * panel, min(PANEL * (panel + 1), tiles_h)):
+                        words = philox(chain, uint64(k), uint64(tile), side_h, k0, k1)
+                        earlier = words
+                        if joint is not None:
+                            earlier = philox(chain, uint64(k - 1), uint64(tile), uint64(JOINT), k0, k1)
+                        bits = splat(uint32(0))
+                        for m in range(TILE):
+                            unit = TILE * tile + m
+                            total = as_numbers(load(sums, at_sums + (unit - TILE * PANEL * panel) * LANES), zero)
+                            slope = fma(total, up[3][unit], splat(slope_h[unit]))
+                            now, before = under(base_h, beta, slope, unit), under(base_h, beta_before, slope, unit)
+                            e, e_before = boltzmann(now), boltzmann(before)
+                            # mAIS: ln 2cosh a_k − ln 2cosh a_{k−1}
+                            linear = linear + rise_of(base_h, now, before, slope, per_step)
+                            top, bottom = fma(top, e, top), fma(bottom, e_before, bottom)
+                            if joint is not None:  # AIS: h·slope, with h from P_{k−1}(h|v)
+                                drawn = fma(draw_spin(before, e_before, earlier[m]), slope, drawn)
+                            bits = draw_bit(bits, now, e, words[m])
+                        store(h, (block * tiles_h + tile) * LANES, bits)
+                    weight = weight + widen(linear) * difference + widen(log(top / bottom))
+                    on_joint = widen(drawn)
+                    if panel == len(up[1]) - 1:  # the last sum is of v with its own slopes
+                        own = TILE * tiles_h
+                        total = as_numbers(load(sums, at_sums + (own - TILE * PANEL * panel) * LANES), on_joint)
+                        rise_v = total * up[3][own]
+                        weight, on_joint = weight + rise_v * difference, on_joint + rise_v
+                    store(log_weights, block * LANES, weight)
+                    if joint is not None:
+                        store(joint, block * LANES, load(joint, block * LANES) + on_joint * difference)
+            if k < steps:
+                for panel in range(len(down[1])):
+                    _sum_panel(down, panel, ready_down, tables, h, first, last, sums)
+                    for block in range(first, last):
+                        chain = lane_numbers() + uint64(first_chain + block * LANES)
+                        at_sums = (block - first) * per_sums
+                        for tile in range(PANEL * panel, min(PANEL * (panel + 1), tiles_v)):
+                            words = philox(chain, uint64(k), uint64(tile), side_v, k0, k1)
+                            bits = splat(uint32(0))
+                            for m in range(TILE):
+                                unit = TILE * tile + m
+                                total = as_numbers(load(sums, at_sums + (unit - TILE * PANEL * panel) * LANES), zero)
+                                slope = fma(total, down[3][unit], splat(slope_v[unit]))
+                                a = under(base_v, beta, slope, unit)
+                                bits = draw_bit(bits, a, boltzmann(a), words[m])
+                            store(v, (block * tiles_v + tile) * LANES, bits)
+
+
+@kernel(error_model="numpy")
+def anneal_tables(model, first_chain, v, h, sums, tables, log_weights, joint, from_step, to_step, fresh):
+    """Carry the blocks in v, h, log_weights and joint from one step of 0 … K to another, as `anneal_blocks` does.
+
+    v and h hold the indices of four spins at a time; `sums` has room for a panel in as many blocks as are carried
+    side by side, `tables` for those of a slice, or for all.
+    """
+    _anneal(
+        model.up, model.down, model.slope_v, model.slope_h, model.base_v, model.base_h, model.betas,
+        model.differences, model.seed, model.sides,
+        first_chain, v, h, sums, tables, log_weights, joint, from_step, to_step, fresh,
+    )  # fmt: skip

@@ -1,0 +1,68 @@
+"""Spins with dense couplings on a bipartite graph: plans laid out for `table_kernel`, and its populations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...checks import Array
+from ...simd.draws import TILE
+from ...simd.lookup import SPINS
+from ...simd.vector import LANES, aligned
+from .population import Population, Prepared
+from .table_kernel import PANEL, SLICE, TABLE, anneal_tables
+
+_TABLE_BYTES = 1 << 20  # all tables of a model are kept if they fit into this
+_FEW = 8  # blocks of chains that are carried side by side then
+
+
+def keeps_tables(prepared: Prepared) -> bool:
+    """Whether all tables of a model are made once and kept."""
+    return bool(4 * _numbers(prepared) <= _TABLE_BYTES)
+
+
+def _numbers(prepared: Prepared) -> int:
+    return int(prepared.model.up[2][-1] + prepared.model.down[2][-1]) * TABLE
+
+
+class TablePopulation(Population):
+    """Blocks of LANES chains, their spins kept as bits."""
+
+    def _allocate(self, blocks: int, joint: bool) -> None:
+        model: Any = self.prepared.model
+        self.spins_v, self.spins_h = (
+            aligned((blocks, len(x) // SPINS, LANES), np.uint32) for x in (model.slope_v, model.slope_h)
+        )
+        whole = keeps_tables(self.prepared)
+        self.tables = aligned((_numbers(self.prepared) if whole else PANEL * SLICE * TABLE,), np.uint32)
+        self.sums = aligned((max(1, min(blocks, _FEW) if whole else blocks), PANEL * TILE, LANES), np.uint32)
+        self.weights = aligned((blocks, LANES), np.float64)
+        self.joint = aligned((blocks, LANES), np.float64) if joint else None
+
+    def advance(self, to_step: int) -> None:
+        """Take steps until `to_step` of them have been taken in all."""
+        anneal_tables(
+            self.prepared.model,
+            self.first,
+            self.spins_v,
+            self.spins_h,
+            self.sums,
+            self.tables,
+            self.weights,
+            self.joint,
+            self.step,
+            to_step,
+            self.fresh,
+        )
+        self.step, self.fresh = to_step, 0
+
+    def _spins(self) -> Array:
+        blocks, fours, _ = self.spins_v.shape
+        bits = self.spins_v[:, :, None] >> np.arange(SPINS - 1, -1, -1, dtype=np.uint32)[:, None] & 1
+        return 1.0 - 2.0 * bits.transpose(0, 3, 1, 2).reshape(blocks * LANES, fours * SPINS).astype(np.float64)
+
+    def _put(self, spins: Array) -> None:
+        blocks, fours, _ = self.spins_v.shape
+        down = (spins < 0).reshape(blocks, LANES, fours, SPINS)
+        self.spins_v[:] = (down @ (1 << np.arange(SPINS - 1, -1, -1))).transpose(0, 2, 1)

@@ -1,0 +1,122 @@
+"""Sums of spins by looking them up: sixteen chains at once, four spins at a time.
+
+Four spins have sixteen sums ±w0 ±w1 ±w2 ±w3 with four weights. These are one register, and one permute finds every
+chain its own: its four spins, as bits, say where (bit 3 is the first spin, 1 is down). Weights and sums are integers
+of 32 bits, so a sum does not depend on the order of its parts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from .functions import uniform_of
+from .vector import ALIGNMENT, LANES, Vector, broadcast, call, float_format
+
+SPINS = 4  # in a table of LANES entries
+COLUMNS = 4  # sums of the same spins that are taken side by side
+_I32 = ir.IntType(32)
+_WORDS = ir.VectorType(_I32, LANES)
+
+
+@intrinsic
+def table_of(typingctx: Any, up: Any, w0: Any, w1: Any, w2: Any, w3: Any) -> Any:
+    """Return the sums at every index: `up` is that of four spins up, the others are what each adds if it is down."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        total = broadcast(builder, args[0])
+        for bit, w in zip((8, 4, 2, 1), args[1:], strict=True):
+            down = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [bool(i & bit) for i in range(LANES)])
+            total = builder.select(down, builder.add(total, broadcast(builder, w)), total)
+        return total
+
+    return Vector(types.uint32)(up, w0, w1, w2, w3), emit
+
+
+def lookups(blocks: int) -> Any:
+    """Return a function that adds up table entries for so many blocks of chains side by side."""
+
+    @intrinsic
+    def add_up(typingctx: Any, tables: Any, at: Any, count: Any, index: Any, first: Any, step: Any, sums: Any,
+               into: Any, stride: Any, more: Any) -> Any:  # fmt: skip
+        """Add the entries that `index` finds in `count` tables for each of COLUMNS sums, for every block of chains.
+
+        Tables lie from `at`, [table][column]; the indices of block b from first + b·step, [table]; its sums from
+        into + b·stride, [column]. These start from zero unless there are `more` than these tables.
+        """
+
+        def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            data = [context.make_array(sig.args[i])(context, builder, args[i]).data for i in (0, 3, 6)]
+            at, count, first, step, into, stride = (
+                context.cast(builder, args[i], sig.args[i], types.intp) for i in (1, 2, 4, 5, 7, 8)
+            )
+
+            def vector(array: Any, position: Any) -> Any:
+                return builder.bitcast(builder.gep(array, [position], source_etype=_I32), _WORDS.as_pointer())
+
+            def plus(position: Any, block: int, step: Any, more: int = 0) -> Any:
+                shifted = builder.add(position, builder.mul(step, ir.Constant(position.type, block)))
+                return builder.add(shifted, ir.Constant(position.type, more * LANES))
+
+            places = [(b, c) for b in range(blocks) for c in range(COLUMNS)]
+            totals = {place: cgutils.alloca_once(builder, _WORDS) for place in places}
+            with builder.if_else(args[9]) as (then, otherwise):
+                with then:
+                    for b, c in places:
+                        there = vector(data[2], plus(into, b, stride, c))
+                        builder.store(builder.load(there, align=ALIGNMENT, typ=_WORDS), totals[b, c])
+                with otherwise:
+                    for place in places:
+                        builder.store(ir.Constant(_WORDS, None), totals[place])
+            permute = cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(_WORDS, [_WORDS, _WORDS]), "llvm.x86.avx512.permvar.si.512"
+            )
+            lanes = ir.Constant(at.type, LANES)
+            with cgutils.for_range(builder, count, intp=at.type) as loop:
+                here = builder.mul(loop.index, lanes)
+                found = [
+                    builder.load(vector(data[1], builder.add(plus(first, b, step), here)), align=ALIGNMENT, typ=_WORDS)
+                    for b in range(blocks)
+                ]
+                line = builder.add(at, builder.mul(here, ir.Constant(at.type, COLUMNS)))
+                for c in range(COLUMNS):
+                    table = builder.load(vector(data[0], plus(line, 0, at, c)), align=ALIGNMENT, typ=_WORDS)
+                    for b in range(blocks):
+                        total = builder.load(totals[b, c], typ=_WORDS)
+                        builder.store(builder.add(total, builder.call(permute, (table, found[b]))), totals[b, c])
+            for b, c in places:
+                there = vector(data[2], plus(into, b, stride, c))
+                builder.store(builder.load(totals[b, c], typ=_WORDS), there, align=ALIGNMENT)
+            return context.get_dummy_value()
+
+        return types.void(tables, at, count, index, first, step, sums, into, stride, more), emit
+
+    return add_up
+
+
+@intrinsic
+def as_numbers(typingctx: Any, sums: Any, like: Any) -> Any:
+    """Return signed sums as numbers of the kind of `like`."""
+    return like(sums, like), lambda context, builder, sig, args: builder.sitofp(args[0], args[1].type)
+
+
+@intrinsic
+def draw_bit(typingctx: Any, bits: Any, a: Any, e: Any, word: Any) -> Any:
+    """Append a spin to the bits: sign(a) with probability 1/(1+e), as `draw_spin` has it; 1 is down."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        bits, a, e, word = args
+        u = uniform_of(builder, word, a.type)
+        integers, _, _ = float_format(a.type)
+        against = builder.fsub(call(builder, "fma", u, e, u), e)  # negative if so
+        down = builder.xor(builder.bitcast(against, integers), builder.bitcast(a, integers))
+        shift = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(_WORDS, [_WORDS] * 3), f"llvm.fshl.v{LANES}i32"
+        )
+        return builder.call(shift, (bits, down, ir.Constant(_WORDS, [1] * LANES)))
+
+    return bits(bits, a, e, word), emit
