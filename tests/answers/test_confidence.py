@@ -156,7 +156,7 @@ def test_heavy_tails_are_named():
     model = ising_grid((6, 6), periodic=True, temperature=2.27)
     run = mg.estimate(model, steps=2, chains=60_000, threads=1)
     told = [confidence.warnings_of(row) for row in run.log_weights.reshape(-1, 300)]
-    assert np.mean([any("heavy tail (k = " in message for message in messages) for messages in told]) > 0.8
+    assert np.mean([any("heavy tail (k = " in message for message in messages) for messages in told]) > 0.7
 
 
 def test_an_easy_case_hardly_ever_warns():
@@ -227,10 +227,37 @@ def test_unwarned_intervals_hold_in_every_quiet_cell():
         assert row["silent_miss"] < 0.07 + 3.5 * math.sqrt(0.05 * 0.95 / row["repeats"]), row
 
 
-@pytest.mark.parametrize(("sd", "chains"), [(0.3, 20), (1.0, 60), (1.5, 300)])
-def test_interval_is_the_root_of_halls_cubic(sd, chains):
+def farther(x, error):
+    """What the bulk of log-weights says of the upper end, with moments by quadrature over a normal z."""
+    low, middle, high = np.quantile(x, (0.1, 0.5, 0.9))
+    z90 = stats.norm.ppf(0.9)
+    c = (high - 2 * middle + low) / z90**2  # through the three quantiles: middle + s z + c z²/2
+    s = (high - low) / (2 * z90)
+    assert c < 0.4
+    z = np.linspace(-40, 40, 400_001)
+    first, second = (np.trapezoid(np.exp(k * (s * z + c * z * z / 2)) * stats.norm.pdf(z), z) for k in (1, 2))
+    foretold = math.sqrt((second / first**2 - 1) / len(x)) * (1 + 2 / math.sqrt(len(x)))
+    up = (high - middle) / z90
+    return min(max(foretold / error, 1), 4) ** (up**2 / (0.7 + up**2))
+
+
+def test_the_bulk_has_a_say_where_large_weights_were_missed():
+    """Of samples of the same weights, those with the smaller errors have missed the larger weights."""
+    rows = lognormal(np.random.default_rng(3), 1.5, 2000, 100)
+    errors = np.array([confidence.relative_error(row) for row in rows])
+    held, _ = coverage(rows)
+    without = FAST["hall-tails"](Sample(rows))
+    held_without = (without[0] <= 0) & (without[1] >= 0)
+    small = errors < np.quantile(errors, 0.25)
+    assert held_without[small].mean() < 0.88
+    assert calibration.inside(held[small].mean(), small.sum(), 3.5)
+    assert calibration.inside(held.mean(), len(held), 3.5)
+
+
+@pytest.mark.parametrize(("sd", "chains", "seed"), [(0.3, 20, 20), (1.0, 60, 60), (1.5, 300, 300), (2.0, 100, 6)])
+def test_interval_is_the_root_of_halls_cubic(sd, chains, seed):
     """Put together from SciPy's moments and quantile: skewness times 1.25, freedom from the kurtosis."""
-    x = np.random.default_rng(chains).normal(scale=sd, size=chains)
+    x = np.random.default_rng(seed).normal(scale=sd, size=chains)
     w = np.exp(x)
     a = 1.25 * stats.skew(w) / math.sqrt(chains)
     freedom = min(2 * chains / max(stats.kurtosis(w, fisher=False) - 1, 2.0), chains - 1)
@@ -241,7 +268,9 @@ def test_interval_is_the_root_of_halls_cubic(sd, chains):
         (root,) = roots[np.abs(roots.imag) < 1e-9].real  # it is monotone
         ends.append(1 - stats.sem(w) / w.mean() * root)
     low, high = math.log(max(ends[0], 0.025)), math.log(ends[1])
-    assert high > t * stats.sem(w) / w.mean()  # for skewed weights Hall's end is the farther one
+    error = stats.sem(w) / w.mean()
+    assert high > t * error  # for skewed weights Hall's end is the farther one
+    high *= farther(x, error)
     assert confidence.interval(x) == pytest.approx((math.log(w.mean()) + low, math.log(w.mean()) + high), abs=1e-9)
 
 
@@ -269,23 +298,24 @@ def test_where_doubts_begin():
     # half of the weight in one chain
     for share, doubtful in ((0.52, True), (0.48, False)):
         assert told([0.0] * 19 + [math.log(19 * share / (1 - share))], "one chain carries") == doubtful
-    # log-normal weights whose mean has a foretold relative error of 0.35: s²(1 + 1/√N)² = ln(1 + 0.35² N)
-    grid = stats.norm.ppf((np.arange(1000) + 0.5) / 1000)
-    limit = math.sqrt(math.log1p(0.35**2 * 1000)) / (1 + 1 / math.sqrt(1000))
-    for factor, doubtful in ((1.01, True), (0.99, False)):
+    # log-normal weights whose mean has a foretold relative error of 1: s²(1 + 1/√N)² = ln(1 + N)
+    grid = stats.norm.ppf((np.arange(100) + 0.5) / 100)
+    limit = math.sqrt(math.log1p(100)) / (1 + 1 / math.sqrt(100))
+    for factor, doubtful in ((1.02, True), (0.98, False)):
         assert told(factor * limit * grid, "effective sample size") == doubtful
-    # a wide spread does not matter where 200 chains count
-    for top, doubtful in ((-2.5, True), (-5.0, False)):
-        x = np.minimum(np.linspace(-25.0, 0.0, 1000), top)
-        assert confidence.expected_error(x) > 0.35
+    # a wide spread does not matter where 25 chains count
+    for top, doubtful in ((-50.0, True), (-80.0, False)):
+        x = np.minimum(np.linspace(-250.0, 0.0, 100), top)
+        assert confidence.expected_error(x) > 1.0
         assert told(x, "effective sample size") == doubtful
-    # a tail index above 0.7
+    # a tail index above 0.85
     seen = set()
-    for k in (0.5, 0.66, 0.68, 0.76, 0.8, 1.2):
+    for k in (0.66, 0.78, 0.83, 0.87, 0.92, 1.2):
         x = np.log1p(np.expm1(-k * np.log1p(-(np.arange(2000) + 0.5) / 2000)) / k)
         index = confidence.tail_index(x)
-        assert told(x, "heavy tail") == (index > 0.7)
+        assert told(x, "heavy tail") == (index > 0.85)
         seen.add(round(index, 1))
-    assert {0.6, 0.7, 0.8} <= seen
+    assert {0.8, 0.9} <= seen
+    assert max(seen) > 1.0
     # the standard deviation of Gaussian log-weights from their quartiles
-    assert confidence.log_spread(1.7 * grid) == pytest.approx(1.7, rel=2e-3)
+    assert confidence.log_spread(1.7 * stats.norm.ppf((np.arange(1000) + 0.5) / 1000)) == pytest.approx(1.7, rel=2e-3)

@@ -83,10 +83,25 @@ def johnson(x: Sample) -> Ends:
 
 def hall(x: Sample) -> Ends:
     """Hall's monotone cubic (1992) with t quantiles, without what `confidence.interval` adds to it."""
-    a = x.skewness / x.n**0.5
+    return _hall(x, x.skewness, x.t)
+
+
+def _hall(x: Sample, skewness: Array, t: Array | float) -> Ends:
+    a = skewness / x.n**0.5
     a = np.where(np.abs(a) < 1e-6, 1e-6, a)
-    low, high = (1.0 - x.error * 3.0 / a * (np.cbrt(1.0 + a * (u - a / 6.0)) - 1.0) for u in (x.t, -x.t))
+    low, high = (1.0 - x.error * 3.0 / a * (np.cbrt(1.0 + a * (u - a / 6.0)) - 1.0) for u in (t, -t))
     return x.about(low, high)
+
+
+def hall_tails(x: Sample) -> Ends:
+    """`confidence.interval` without what the bulk of the log-weights adds to it."""
+    d = x.w - x.mean[:, None]
+    squares = d * d
+    variance = np.maximum(squares.mean(axis=1), 1e-300)
+    kurtosis = (squares * squares).mean(axis=1) / variance**2
+    t = stdtrit(np.minimum(2.0 * x.n / np.maximum(kurtosis - 1.0, 2.0), x.n - 1.0), 1.0 - MISS)
+    low, high = _hall(x, 1.25 * x.skewness, t)
+    return low, np.maximum(high, x.log_mean + t * x.error)
 
 
 def lognormal(x: Sample) -> Ends:
@@ -168,7 +183,7 @@ def bootstrap_t(x: Sample) -> Ends:
 
 
 FAST: dict[str, Callable[[Sample], Ends]] = {
-    f.__name__.replace("_", "-"): f for f in (delta, delta_t, mean_t, jackknife, johnson, hall, lognormal)
+    f.__name__.replace("_", "-"): f for f in (delta, delta_t, mean_t, jackknife, johnson, hall, hall_tails, lognormal)
 }
 SLOW: dict[str, Callable[[Sample], Ends]] = {
     f.__name__.replace("_", "-"): f for f in (pareto, empirical_likelihood, percentile, bca, bootstrap_t)
