@@ -20,7 +20,7 @@ LAYERS = (
     ("engines",),
     ("answers",),
     ("plots",),
-    ("examples", "experiments"),
+    ("examples", "experiments", "reporting"),
     ("_public",),
     ("cli",),
     ("__main__",),

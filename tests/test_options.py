@@ -10,7 +10,7 @@ import typer
 from conftest import command, random_rbm
 
 import marginalis as mg
-from marginalis.cli import answers  # noqa: F401  # it adds the commands
+from marginalis.cli import answers, report  # noqa: F401  # they add the commands
 from marginalis.cli.common import app
 from marginalis.sampling.options import DEFAULTS, PlanOptions, RunOptions, notes
 from marginalis.sampling.plan import make_plan
@@ -20,8 +20,9 @@ LEFT_OUT = {
     "estimate": set(),
     "bound": {"resample", "populations"},
     "thermodynamics": {"base", "first_chain", "resample", "populations"},
+    "report": set(),
 }
-DOORS = {"estimate": mg.estimate, "bound": mg.bound, "thermodynamics": mg.thermodynamics}
+DOORS = {"estimate": mg.estimate, "bound": mg.bound, "thermodynamics": mg.thermodynamics, "report": mg.report}
 HINTS = get_type_hints(RunOptions)
 WORDS = {name: get_args(hint) for name, hint in HINTS.items() if get_origin(hint) is Literal}
 
@@ -58,7 +59,7 @@ def test_help_explains_every_option(door):
 
 @pytest.mark.parametrize("door", DOORS)
 def test_unknown_options_are_named(door, model):
-    given = {"thermodynamics": ([1.0],)}.get(door, ())
+    given = {"thermodynamics": ([1.0],), "report": ("report.html",)}.get(door, ())
     for name in {"stpes", *LEFT_OUT[door]} - {"base"}:
         for kind in (ValueError, TypeError):  # bad input, and what Python says itself
             with pytest.raises(kind, match=f"no option '{name}'"):

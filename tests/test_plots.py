@@ -13,6 +13,7 @@ from marginalis import plots
 from marginalis.answers import confidence
 from marginalis.answers.confidence import relative_error
 from marginalis.answers.curve import Curve
+from marginalis.plots.numbers import running_means, tail_density
 
 RNG = np.random.default_rng(5)
 WEIGHTS = {
@@ -87,7 +88,7 @@ def test_tail_curve_holds_as_many_chains_as_the_tail(case):
 @pytest.mark.parametrize("k", [-1.5, -0.4, 0.0, 1e-9, 0.3, 2.0])
 def test_tail_density_is_the_derivative_of_the_tail(k):
     tail = confidence.Tail(threshold=1.0, k=k, log_scale=0.5, size=10)
-    y, density = plots.tail_density(tail)
+    y, density = tail_density(tail)
     z = (np.exp(y) - np.exp(1.0)) / np.exp(0.5)
     above = np.exp(-z) if abs(k) < 1e-6 else (1.0 + k * z) ** (-1.0 / k)
     middle = slice(20, -20)  # away from where differences of `above` are rounding
@@ -114,7 +115,7 @@ def test_running_ends_at_the_estimate(case):
 @pytest.mark.parametrize("case", WEIGHTS)
 def test_running_errors_are_those_of_the_first_chains(case):
     x = WEIGHTS[case]
-    _, errors = plots._running_means(x)
+    _, errors = running_means(x)
     assert np.isinf(errors[0])
     for n in {2, 3, len(x) // 2, len(x)} & set(range(2, len(x) + 1)):
         assert errors[n - 1] == pytest.approx(relative_error(x[:n]), rel=1e-6, abs=1e-9)

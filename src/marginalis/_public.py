@@ -38,6 +38,8 @@ from .models.layered import as_model as as_model
 from .models.layered import dbm as dbm
 from .models.layered import rbm as rbm
 from .models.model import MRF as MRF
+from .reporting.gather import Report as Report
+from .reporting.gather import report as report
 from .sampling.base import data_base as data_base
 
 BipartiteMRF = MRF  # its name when bipartite graphs were all there was

@@ -54,7 +54,7 @@ def estimate(
     pr: PrFile = None,
 ) -> None:
     """Estimate the free energy by mAIS or AIS."""
-    _check_outputs([*model.inputs, options["schedule"], options["base"]], out, pr, figure=plot)
+    check_outputs([*model.inputs, options["schedule"], options["base"]], out, pr, figure=plot)
     if plot_kind != "weights" and plot is None:
         raise ValueError(f"plot-kind {plot_kind!r} goes with --plot FILE")
     if plot_kind not in ESTIMATE_PLOTS:
@@ -96,7 +96,7 @@ def bound(
     """Bound the free energy from both sides, by the forward and the reverse process."""
     from ..answers.bounds import bound as run_bound
 
-    _check_outputs([*model.inputs, samples, options["schedule"], options["base"]], figure=plot)
+    check_outputs([*model.inputs, samples, options["schedule"], options["base"]], figure=plot)
     loaded = model.load_pairs()
     rows = None if samples is None else tables.load_data(samples)
     chosen = read_files(options, loaded)
@@ -125,7 +125,7 @@ def thermodynamics(
     """Compute energy, entropy and heat capacity against temperature, from one run."""
     from ..answers.thermodynamics import thermodynamics as run_thermodynamics
 
-    _check_outputs([*model.inputs, options["schedule"]], figure=plot)
+    check_outputs([*model.inputs, options["schedule"]], figure=plot)
     loaded = model.load_pairs()
     if (betas is None) == (temperatures is None):
         raise ValueError("give either --betas or --temperatures")
@@ -174,7 +174,7 @@ def _print(result: Any, as_json: bool, log10: bool = False) -> None:
         say(f"warning: {warning}", err=True)
 
 
-def _check_outputs(inputs: Sequence[str | Path | None], *paths: Path | None, figure: Path | None = None) -> None:
+def check_outputs(inputs: Sequence[str | Path | None], *paths: Path | None, figure: Path | None = None) -> None:
     """Raise a ValueError now if an output cannot be written later, or is an input or another output."""
     if figure is not None:
         from .. import plots
@@ -211,7 +211,7 @@ def exact(
     pr: PrFile = None,
 ) -> None:
     """Compute the free energy exactly, by the cheapest method that fits."""
-    _check_outputs(model.inputs, pr)
+    check_outputs(model.inputs, pr)
     loaded = model.load()
     log_z = exact_log_z(loaded, method=method, threads=threads, progress=True, max_seconds=max_seconds)
     decimal = log_z / math.log(10.0)
@@ -258,7 +258,7 @@ def likelihood(
     plot: Annotated[Path | None, typer.Option(help="With --all-updates: draw the curve (.png, .pdf, .svg).")] = None,
 ) -> None:
     """Compute the mean log-likelihood of data, with the doubt about ln Z."""
-    _check_outputs([*model.inputs, data], out, figure=plot)
+    check_outputs([*model.inputs, data], out, figure=plot)
     if plot is not None and not all_updates:
         raise ValueError("--plot goes with --all-updates")
     rows = tables.load_data(data)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..display.words import cell_text, heading
 from .common import Json, Threads, app, say
 
 
@@ -89,7 +90,7 @@ def _print_table(rows: list[dict[str, Any]], title: str) -> None:
     """Print rows in blocks, one below the other, that fit the terminal; each begins with what tells rows apart."""
     keys = list(dict.fromkeys(key for row in rows for key in row))
     same = [key for key in keys if len(rows) > 1 and len({row.get(key) for row in rows}) == 1]
-    facts = "".join(f", {_words(key)} {_cell(key, rows[0].get(key))}" for key in same)
+    facts = "".join(f", {heading(key)} {cell_text(key, rows[0].get(key))}" for key in same)
     say(f"\n{title}{facts}")
     keys = [key for key in keys if key not in same]
     first = 0  # columns that tell rows apart
@@ -111,18 +112,7 @@ def _print_table(rows: list[dict[str, Any]], title: str) -> None:
 
 def _column(key: str, rows: list[dict[str, Any]]) -> list[str]:
     """Return a heading of two lines, and the cells, all of one width."""
-    above, _, below = _words(key).rpartition(" ")
-    cells = [above, below, *(_cell(key, row.get(key)) for row in rows)]
+    above, _, below = heading(key).rpartition(" ")
+    cells = [above, below, *(cell_text(key, row.get(key)) for row in rows)]
     width = max(map(len, cells))
     return [cell.rjust(width) for cell in cells]
-
-
-def _words(key: str) -> str:
-    return key.replace("_", " ")
-
-
-def _cell(key: str, value: Any) -> str:
-    if isinstance(value, float):
-        digits = ".2g" if "stderr" in key else ".3g" if "error" in key else ".5g"
-        return f"{value:+.1f}" if key.startswith("z") else f"{value:{digits}}"
-    return "" if value is None else str(value)

@@ -2,10 +2,52 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 _METHODS = {"ais": "AIS", "mais": "mAIS", "mais-v": "mAIS-V", "mais-h": "mAIS-H"}
+_HEADINGS = {
+    "inv_t": "1/T",
+    "steps": "steps K",
+    "chains": "chains N",
+    "alpha": "α = |H|/|V|",
+    "stderr": "standard error",
+    "error_stderr": "its standard error",
+    "printed": "paper",
+    "printed_error": "error in the paper",
+    "z": "z to the paper",
+    "z_error": "z of the error",
+    "experiments": "RBMs",
+    "cpu_seconds": "CPU seconds",
+}
+_FAR = 3.0  # standard errors
 
 
 def method_name(method: str) -> str:
     """Return a method as the paper spells it; any other name as it is."""
     name, mark, rest = method.partition("+")
-    return _METHODS.get(name, name) + (mark + rest.upper() if name in _METHODS else mark + rest)
+    return _METHODS[name] + mark + rest.upper() if name in _METHODS else method
+
+
+def heading(key: str) -> str:
+    """Return the heading of a column, in words."""
+    return _HEADINGS.get(key, key.replace("_", " "))
+
+
+def cell_text(key: str, value: Any) -> str:
+    """Return a cell of a table, with as many digits as mean something there."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, float):
+        digits = ".2g" if "stderr" in key else ".3g" if "error" in key or "seconds" in key else ".5g"
+        return f"{value:+.1f}" if _compares(key) else f"{value:{digits}}"
+    return method_name(value) if isinstance(value, str) else str(value)
+
+
+def is_far(key: str, value: Any) -> bool | None:
+    """Whether a cell that compares with a printed value is far from it; None for other cells."""
+    return abs(value) > _FAR if _compares(key) and isinstance(value, float) and not math.isnan(value) else None
+
+
+def _compares(key: str) -> bool:
+    return key == "z" or key.startswith("z_")

@@ -14,19 +14,23 @@ from typing import Any
 
 import numpy as np
 from scipy.interpolate import CubicSpline
-from scipy.special import boxcox, expit
 
 from ..answers import confidence
 from ..answers.bounds import Bounds
 from ..answers.estimate import Estimate, decimals
 from ..answers.exact_curve import ExactCurve
+from ..answers.likelihood import LogLikelihood
 from ..answers.likelihoods import LogLikelihoods
 from ..answers.thermodynamics import Thermodynamics
 from ..display.sketch import COLOURS as COLOURS
 from ..display.words import method_name
 from ..formats.files import write_whole
+from ..models.model import MRF
 from ..models.units import Array
+from . import pictures
+from .numbers import bins_of, running_means, span_of, tail_density
 from .panels import figure as figure
+from .panels import inline_svg as inline_svg
 from .panels import panels as _panels
 from .panels import style as style
 
@@ -39,7 +43,7 @@ def weights(estimate: Estimate, *, exact: float | None = None, ax: Any = None) -
     """Histogram of the log-weights with their fitted tail, the estimate, its interval and, if given, the exact F."""
     with _panels(ax, 4.2) as (axes,):
         values = estimate.log_z0 + estimate.log_weights
-        edges = _bins(values)
+        edges = bins_of(values)
         axes.hist(values, bins=edges, color=COLOURS[1], alpha=0.6, label=_units(estimate))
         tail = confidence.fit_tail(estimate.log_weights)
         if tail is not None:
@@ -65,7 +69,7 @@ def running(estimate: Estimate, *, exact: float | None = None, ax: Any = None) -
     with _panels(ax, 4.2) as (axes,):
         number, unit = len(estimate.log_weights), _units(estimate)
         n = np.unique(np.geomspace(1, number, _POINTS).round().astype(np.int64))
-        log_mean, errors = (x[n - 1] for x in _running_means(estimate.log_weights))
+        log_mean, errors = (x[n - 1] for x in running_means(estimate.log_weights))
         f, reach = -estimate.log_z0 - log_mean, 1.96 * errors
         few = number <= 10
         axes.plot(n, f, "o-" if few else "-", color=COLOURS[1], lw=1.5, ms=4, label=f"F of the first n {unit}")
@@ -138,7 +142,7 @@ def works(bounds: Bounds, *, exact: float | None = None, ax: Any = None) -> Any:
     with _panels(ax, 4.2) as (axes,):
         forward = -bounds.forward.log_weights - bounds.forward.log_z0
         back = bounds.reverse_log_weights - bounds.forward.log_z0
-        edges = _bins(forward, back)
+        edges = bins_of(forward, back)
         for values, colour, name in ((back, COLOURS[2], "reverse"), (forward, COLOURS[1], "forward")):
             axes.hist(values, bins=edges, density=True, color=colour, alpha=0.5, label=f"{name} chains, {len(values)}")
         label = (
@@ -165,11 +169,7 @@ def thermodynamics(result: Thermodynamics, *, exact: ExactCurve | None = None, a
         order = np.argsort(x)
         names = ("energy", "entropy", "heat_capacity")
         for axes, name, colour in zip(panels, names, COLOURS, strict=False):
-            value = getattr(result, name)[order] / result.variables
-            error = 2.0 * getattr(result, name + "_error")[order] / result.variables
-            error[~np.isfinite(error)] = np.nan  # of one chain
-            axes.plot(x[order], value, color=colour, lw=0.8, alpha=0.4)
-            axes.errorbar(x[order], value, error, fmt="o", ms=3, elinewidth=1.2, capsize=2, color=colour)
+            _points_with_errors(axes, x[order], result, name, order, colour)
             axes.set_ylabel(name.replace("_", " "))
             if exact is not None:
                 line = exact.betas if hot else 1.0 / exact.betas
@@ -206,6 +206,39 @@ def likelihoods(results: LogLikelihoods | Mapping[str, LogLikelihoods], *, ax: A
     return axes.figure if ax is None else ax
 
 
+def heat(result: Thermodynamics, *, ax: Any = None) -> Any:
+    """ln Z and heat capacity per variable against the inverse temperature."""
+    with _panels(ax, 2.1, 2.1, legend=False) as panels:
+        order = np.argsort(result.betas)
+        for axes, name, colour, label in zip(
+            panels, ("log_z", "heat_capacity"), COLOURS, ("ln Z", "heat capacity"), strict=False
+        ):
+            _points_with_errors(axes, result.betas[order], result, name, order, colour)
+            axes.set_ylabel(f"{label} / n")
+        panels[-1].set_xlabel("inverse temperature β")
+        panels[0].figure.align_ylabels(panels)
+    return panels[0].figure if ax is None else ax
+
+
+def likelihood(result: LogLikelihood, *, ax: Any = None) -> Any:
+    """Histogram of ln p of the rows, and its mean."""
+    with _panels(ax, 3.4) as (axes,):
+        axes.hist(result.per_sample, bins=bins_of(result.per_sample), color=COLOURS[1], alpha=0.6, label="rows")
+        axes.axvline(result.mean, color=COLOURS[0], lw=1.5, label=f"mean {result.mean:.4g}")
+        axes.set_xlabel("ln p of a row")
+        axes.set_ylabel("rows")
+    return axes.figure if ax is None else ax
+
+
+def _points_with_errors(axes: Any, x: Array, result: Thermodynamics, name: str, order: Any, colour: str) -> None:
+    """Draw a quantity per variable with two standard errors."""
+    value = getattr(result, name)[order] / result.variables
+    error = 2.0 * getattr(result, name + "_error")[order] / result.variables
+    error[~np.isfinite(error)] = np.nan  # of one chain
+    axes.plot(x, value, color=colour, lw=0.8, alpha=0.4)
+    axes.errorbar(x, value, error, fmt="o", ms=3, elinewidth=1.2, capsize=2, color=colour)
+
+
 def convergence(results: Mapping[str, Sequence[Estimate]], exact: float, *, ax: Any = None) -> Any:
     """F against the number of steps, one line per method, with the exact value."""
     with _panels(ax, 4.0) as (axes,):
@@ -225,15 +258,25 @@ def convergence(results: Mapping[str, Sequence[Estimate]], exact: float, *, ax: 
     return axes.figure if ax is None else ax
 
 
-def tail_density(tail: confidence.Tail) -> tuple[Array, Array]:
-    """Return points y = ln W from a fitted tail of W, and the density of y there.
+def couplings(model: MRF, *, ax: Any = None) -> Any:
+    """Histograms of the couplings and fields of a model."""
+    with _panels(ax, 3.4) as (axes,):
+        pictures.draw_couplings(axes, model)
+    return axes.figure if ax is None else ax
 
-    The points are the quantiles at which W is exceeded with probability q: W = u + σ(q^(−k) − 1)/k. The density of
-    W is q^(1+k)/σ there, that of y is W times as much.
-    """
-    q = expit(np.linspace(8.0, -8.0, 201))  # close together at both ends
-    y = np.logaddexp(tail.threshold, tail.log_scale + np.log(boxcox(1.0 / q, tail.k)))
-    return y, np.exp(y - tail.log_scale + (1.0 + tail.k) * np.log(q))
+
+def model(model: MRF, *, ax: Any = None) -> Any:
+    """The graph of a small model, or its matrix of couplings; a ValueError if it is too large to draw."""
+    with _panels(ax, 4.2, legend=False) as (axes,):
+        pictures.draw_model(axes, model)
+    return axes.figure if ax is None else ax
+
+
+def answers(values: Mapping[str, tuple[float, float, float]], *, exact: float | None = None, ax: Any = None) -> Any:
+    """Free energies by several ways beside each other: a value (or NaN) with the ends of its range for each name."""
+    with _panels(ax, 1.0 + 0.36 * len(values), legend=False) as (axes,):
+        pictures.draw_answers(axes, values, exact)
+    return axes.figure if ax is None else ax
 
 
 def save(drawing: Any, path: str | Path) -> None:
@@ -273,38 +316,6 @@ def _interval(span: Any, low: float, high: float, label: str) -> None:
 
 def _limits(set_limits: Any, values: Sequence[float] | Array) -> None:
     """Set limits a little outside the values."""
-    low, high = _range(np.asarray(values))
+    low, high = span_of(np.asarray(values))
     margin = 0.05 * (high - low)
     set_limits(low - margin, high + margin)
-
-
-def _bins(*samples: Array) -> Array:
-    """Return the edges of equal bins that hold all samples."""
-    count = int(1.5 * math.sqrt(min(map(len, samples)))) | 1  # odd: one bin is in the middle
-    return np.linspace(*_range(*samples), min(81, max(11, count)) + 1)
-
-
-def _range(*samples: Array) -> tuple[float, float]:
-    """Return the least and the largest of all samples, apart even if they are all the same but for rounding."""
-    low, high = min(float(x.min()) for x in samples), max(float(x.max()) for x in samples)
-    if high - low > 1e-12 * max(1.0, abs(low)):
-        return low, high
-    return low - 0.5, high + 0.5
-
-
-def _running_means(log_weights: Array) -> tuple[Array, Array]:
-    """Return ln of the mean of the first n weights for every n, and its standard error (infinite for n = 1).
-
-    Squared deviations are summed as (W_n − W̄_{n−1})²(n − 1)/n, all positive, and in logs: no cancellation for nearly
-    equal weights, and no overflow for very different ones.
-    """
-    n = np.arange(1.0, len(log_weights) + 1.0)
-    top = log_weights.max()
-    log_mean = np.logaddexp.accumulate(log_weights - top) - np.log(n)
-    x, before = log_weights[1:] - top, log_mean[:-1]
-    with np.errstate(divide="ignore"):  # no deviation at all
-        gap = np.log(-np.expm1(-np.abs(x - before)))
-    terms = 2.0 * (np.maximum(x, before) + gap) + np.log((n[1:] - 1.0) / n[1:])
-    log_squares = np.logaddexp.accumulate(terms)
-    errors = np.exp(0.5 * (log_squares - np.log(n[1:] * (n[1:] - 1.0))) - log_mean[1:])
-    return log_mean + top, np.concatenate([[np.inf], errors])

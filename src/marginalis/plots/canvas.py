@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import zlib
 from typing import Any
 
 from cycler import cycler
@@ -40,3 +42,28 @@ class Canvas(Figure):
 def styled() -> Any:
     """Return the context in which figures are made."""
     return rc_context(STYLE)
+
+
+INLINE: Any = {
+    "figure.figsize": (5.6, 4.2),
+    "figure.facecolor": "none",  # the page's own ground shows through, light or dark
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+    "svg.hashsalt": "marginalis",
+}
+
+
+def inline_svg(figure: Figure) -> str:
+    """Return a figure made for a page of HTML: no names that two figures may share, and black is the page's colour."""
+    file = io.StringIO()
+    with rc_context({**STYLE, **INLINE}):
+        figure.savefig(file, format="svg")
+    text = file.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+    mark = f"f{zlib.crc32(text.encode()):08x}"
+    text = re.sub(r'(<g|<path|<image) id="[^"#]*_\d+"', r"\1", text)
+    for name in set(re.findall(r' id="([^"]+)"', text)):
+        text = text.replace(f'"{name}"', f'"{mark}-{name}"').replace(f"#{name}", f"#{mark}-{name}")
+    text = re.sub(r'(<svg [^>]*?)width="([\d.]+)pt" height="[\d.]+pt"', r'\1width="\2"', text, count=1)
+    return text.replace("#000000", "currentColor").strip()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,10 +12,13 @@ from ..checks import shown
 
 
 def figure(rows: int, columns: int, size: tuple[float, float], **shared: Any) -> tuple[Any, Any]:
-    """Return an empty figure of this size in inches, and its panels: to be filled within `style`."""
+    """Return an empty figure and its panels, to be filled within `style`; its size is in inches, 0: as usual."""
+    from matplotlib import rcParams
+
     from .canvas import Canvas
 
-    drawing = Canvas(figsize=size, layout="constrained")
+    usual = rcParams["figure.figsize"]
+    drawing = Canvas(figsize=(size[0] or usual[0], size[1] or usual[1]), layout="constrained")
     return drawing, drawing.subplots(rows, columns, squeeze=False, **shared)
 
 
@@ -28,12 +31,21 @@ def style() -> Any:
     return styled()
 
 
+def inline_svg(draw: Callable[[], Any]) -> str:
+    """Return the figure that `draw` makes as SVG for a page of HTML, whose colours it takes."""
+    with style():
+        from .canvas import INLINE, inline_svg, rc_context
+
+        with rc_context(INLINE):
+            return inline_svg(draw())
+
+
 @contextmanager
 def panels(ax: Any, *heights: float, legend: bool = True) -> Iterator[list[Any]]:
     """Give axes to draw on, one for every height in inches: those of the caller, or those of a figure of their own."""
     with style():
         if ax is None:
-            drawing, made = figure(len(heights), 1, (6.4, sum(heights)), sharex=True, height_ratios=heights)
+            drawing, made = figure(len(heights), 1, (0.0, sum(heights)), sharex=True, height_ratios=heights)
             yield list(made[:, 0])
             if legend:  # above the panels, where it hides nothing
                 drawing.legend(loc="outside upper center", ncols=2)

@@ -1,0 +1,270 @@
+"""The page of a report, part by part."""
+
+from __future__ import annotations
+
+import json
+import math
+from base64 import b64encode
+from collections.abc import Callable
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import marginalis.plots as plots  # `from .. import` would ask for all public names, this module among them
+
+from ..answers.estimate import Estimate
+from ..answers.record import decimals
+from ..display.page import definitions, machine, page, section, table
+from ..display.words import method_name
+from ..models import describe
+from ..models.factors import FactorModel
+
+if TYPE_CHECKING:
+    from .gather import Report
+
+_UNITS_LISTED = 60  # characters of a list of categorical sizes
+
+
+def page_of(report: Report) -> bytes:
+    """Return the page."""
+    parts = {
+        "model": ("The model", _model),
+        "bounds": ("Bounds from both sides", _bounds),
+        "weights": ("The weights and their tail", _weights),
+        "temperature": ("ln Z and heat capacity against temperature", _thermodynamics),
+        "opinion": ("Second opinion", _opinion),
+        "exact": ("Exact value", _exact),
+        "likelihood": ("Likelihood of data", _likelihood),
+        "provenance": ("Where it comes from, and how to repeat it", _provenance),
+    }
+    if report.estimate is None:  # one reason for all that is missing
+        names = ("model", "exact", "likelihood", "provenance")
+        parts = {"estimate": ("No estimate", lambda r: [f"<p>{escape(r.missing['estimate'])}.</p>"])} | {
+            name: part for name, part in parts.items() if name in names
+        }
+    links = "".join(f'<a href="#{name}">{escape(title)}</a>' for name, (title, _) in parts.items())
+    body = [section(name, title, *make(report)) for name, (title, make) in parts.items()]
+    return page(f"Free energy of {report.title}", [_answer(report), f"<nav>{links}</nav>", *body])
+
+
+def _answer(report: Report) -> str:
+    """Return what is seen first: F, how sure, and all answers on one line of numbers."""
+    e, exact = report.estimate, report.exact
+    lines = [f'<header><p class="faint">Free energy F = −ln Z of</p><h1>{escape(report.title)}</h1>']
+    if e is not None:
+        digits, (low, high) = decimals(e.stderr), e.interval
+        error = f" ± {e.stderr:.{digits}f}" if math.isfinite(e.stderr) else ""
+        lines.append(f'<p class="value">F = {e.free_energy:.{digits}f}{error}</p>')
+        facts = [
+            f"95 % interval {low:.{digits}f} to {high:.{digits}f}" if math.isfinite(high) else "error not known",
+            f"ln Z = {e.log_z:.{digits}f}",
+            f"F/n = {e.free_energy_per_variable:.{digits + 2}f}, n = {e.variables}",
+            *([] if exact is None else [f"<b>exact F = {-exact:.{digits + 2}f}</b>"]),
+        ]
+        lines.append(f'<ul class="facts">{"".join(f"<li>{fact}</li>" for fact in facts)}</ul>')
+    else:
+        lines.append(f'<p class="value">F = {report.free_energy:.10g}</p><p>exact: no estimate was needed</p>')
+    if report.warnings:
+        lines += [f'<p class="warning">⚠ {escape(warning)}</p>' for warning in report.warnings]
+    else:
+        lines.append('<p class="fine">No warnings: nothing that was looked at speaks against this value.</p>')
+    if report.said():
+        what = "Every way that was taken to F, with its 95 % range; the broad bar lies between the bounds."
+        exactly = None if exact is None else -float(exact)
+        lines.append(_figure(lambda: plots.answers(report.said(), exact=exactly), what))
+    return "\n".join([*lines, "</header>"])
+
+
+def _model(report: Report) -> list[str]:
+    model = report.model
+    if isinstance(model, FactorModel):
+        facts: dict[str, Any] = {
+            "variables": model.n_variables,
+            "most states": max(model.cards, default=1),
+            "factors": len(model.scopes),
+            "largest factor": f"{model.largest_scope} variables",
+            "forbidden states": "yes" if model.is_hard else "no",
+        }
+        return [definitions(facts), "<p>Models of factors are not drawn.</p>"]
+    plain = describe.facts(model)
+    units = [plain[f"{side}_units"] for side in ("visible", "hidden")]
+    facts = {
+        "graph": plain["graph"],
+        "variables": f"{plain['variables']} ({plain['visible']} visible + {plain['hidden']} hidden)",
+        "units": _shortened(units[0] if units[0] == units[1] or not plain["hidden"] else " and ".join(units)),
+        "couplings": f"{plain['couplings']}, the largest {plain['largest_coupling']:.4g}",
+        "largest field": f"{plain['largest_field']:.4g}",
+        "temperature": f"{plain['temperature']:g}",
+        "summed out": f"{model.n_hidden} variables, exactly, at every step",
+    }
+    figures = []
+    if plain["couplings"] or plain["largest_field"]:
+        figures.append(_figure(lambda: plots.couplings(model), "How strong couplings and fields are."))
+    try:
+        plots.pictures.check_size(model)
+        what = "The model. Blue lines favour equal states, red ones opposite states; wider is stronger."
+        if not plots.pictures.is_graph(model):
+            what = "The couplings as a matrix."
+        figures.append(_figure(lambda: plots.model(model), what))
+    except ValueError as error:
+        figures.append(f"<p>No picture: {escape(str(error))}.</p>")
+    return [definitions(facts), f'<div class="figures">{"".join(figures)}</div>']
+
+
+def _bounds(report: Report) -> list[str]:
+    b = report.bounds
+    assert b is not None
+    digits = decimals(b.stderr)
+    sure = "" if b.is_certified else " (if the reverse chains start at equilibrium, which is not known)"
+    text = (
+        f"With probability at least {b.confidence:g}{sure}, {b.lower:.{digits}f} ≤ F ≤ {b.upper:.{digits}f}: the "
+        "forward chains bound F from above, chains that run back from samples of the model bound it from below "
+        "(Markov's inequality: no assumption about the weights)."
+    )
+    facts = {
+        "forward chains": f"{b.chains}, F = {b.forward.free_energy:.{digits}f}",
+        "reverse chains": f"{len(b.reverse_log_weights)}, F = {b.reverse_free_energy:.{digits}f}",
+        "reverse start": b.samples,
+    }
+    if b.is_two_sided:
+        facts["both (Bennett)"] = f"F = {b.free_energy:.{digits}f} ± {_number(b.stderr, digits)}"
+        facts["overlap"] = f"{b.overlap:.1f} effective chains"
+    what = "Work of both directions: the histograms cross at F."
+    return [f"<p>{escape(text)}</p>", definitions(facts), _figure(lambda: plots.works(b, exact=_exact_f(report)), what)]
+
+
+def _weights(report: Report) -> list[str]:
+    e = report.estimate
+    assert e is not None
+    k = e.tail_index
+    tail = "too few or too equal weights for a fit"
+    if math.isfinite(k):
+        tail = f"k = {k:.2f} (below 0.5: errors can be trusted; above 0.7: they cannot)"
+    unit = "populations" if e.populations else "chains"
+    facts = {
+        unit: len(e.log_weights),
+        f"effective {unit}": f"{e.ess:.1f}",
+        "spread of log-weights": f"{float(e.log_weights.std()):.3g}",
+        "tail of the weights": tail,
+    }
+    exact = _exact_f(report)
+    one = _figure(
+        lambda: plots.weights(e, exact=exact), f"Log-weights of the {unit}. Few {unit} on the right decide the mean."
+    )
+    two = _figure(lambda: plots.running(e, exact=exact), f"F as {unit} are added: it should have settled.")
+    return [definitions(facts), f'<div class="figures">{one}{two}</div>']
+
+
+def _thermodynamics(report: Report) -> list[str]:
+    t = report.thermodynamics
+    if t is None:
+        return [f"<p>Not there: {escape(report.missing['thermodynamics'])}.</p>"]
+    text = (
+        "One run from infinite temperature (β = 0) down to the temperature of the model, the largest β here; energies "
+        "are averaged over moves at every β."
+    )
+    rows = [
+        {
+            "β": row["beta"],
+            "T": 1.0 / row["beta"],
+            "ln Z": row["log_z"],
+            "energy": row["energy"],
+            "entropy": row["entropy"],
+            "heat capacity": row["heat_capacity"],
+            "effective chains": f"{row['ess']:.0f}",
+        }
+        for row in t.rows()
+    ]
+    figure = _figure(lambda: plots.heat(t), "ln Z and heat capacity per variable; bars are two standard errors.")
+    return [f"<p>{text}</p>", figure, f"<details><summary>The numbers</summary>{table(rows)}</details>"]
+
+
+def _opinion(report: Report) -> list[str]:
+    e = report.estimate
+    assert e is not None
+    rows = []
+    for name, (value, low, high) in report.said().items():
+        digits = decimals((high - low) / 4.0)
+        off = "" if report.exact is None or math.isnan(value) else f"{value + float(report.exact):+.{digits}f}"
+        row = {"way": name, "F": "" if math.isnan(value) else f"{value:.{digits}f}"}
+        row |= {"from": _number(low, digits), "to": _number(high, digits)}
+        rows.append(row if report.exact is None else row | {"less exact F": off})
+    paragraphs = [
+        f"The estimate took the path from the base “{e.base}” ({method_name(e.method)}, {e.record}). "
+        "Every Ẑ is unbiased along whatever path, so that one that has missed a part of the model gives a larger F "
+        "than one that has not: of two that disagree, believe the lower F."
+    ]
+    notes = [f'<p class="warning">⚠ {escape(note)}</p>' for note in e.notes]
+    if not report.was_free:
+        paragraphs.append("Steps, schedule or base were given: no other path was asked. Leave them out, and some are.")
+    elif not notes:
+        paragraphs.append("Other paths were asked before, by a few chains; none has found more than this one.")
+    return [*(f"<p>{escape(text)}</p>" for text in paragraphs), *notes, table(rows)]
+
+
+def _exact(report: Report) -> list[str]:
+    if report.exact is None:
+        return [f"<p>Not computed: {escape(report.missing['exact'])}.</p>"]
+    facts = {
+        "F": f"{-report.exact:.12g}",
+        "ln Z": f"{report.exact:.12g}",
+        "log10 Z": f"{report.exact / math.log(10):.12g}",
+    }
+    facts |= {"method": report.exact.method, "seconds": f"{report.exact.seconds:.2f}"}
+    e = report.estimate
+    if e is not None and 0.0 < e.stderr < math.inf:
+        z = (e.free_energy + float(report.exact)) / e.stderr
+        facts["estimate less exact"] = f"{e.free_energy + float(report.exact):+.2g}, {z:+.1f} standard errors"
+    return [definitions(facts)]
+
+
+def _likelihood(report: Report) -> list[str]:
+    found = report.likelihood
+    if found is None:
+        return ["<p>No data were given: <code>--data rows.npy</code> adds the mean ln p of rows of visible units.</p>"]
+    low, high = found.interval
+    facts = {
+        "mean ln p": f"{found.mean:.4f}"
+        + ("" if low == high else f" (95 % interval from ln Z alone {low:.4f} to {high:.4f})"),
+        "rows": found.samples,
+        "sampling error of the mean": _number(found.sampling_error, 4),
+        "ln Z": f"{found.log_z:.4f}, {'exact' if report.exact is not None else found.log_z_source}",
+    }
+    return [definitions(facts), _figure(lambda: plots.likelihood(found), "ln p of the rows, and its mean.")]
+
+
+def _provenance(report: Report) -> list[str]:
+    parts = [f"<pre>{escape(report.command)}</pre>"]
+    if report.estimate is not None:
+        parts.append(definitions(_record(report.estimate)))
+    parts.append(definitions(machine()))
+    data = b64encode(json.dumps(report.to_dict(), allow_nan=False).encode()).decode()
+    link = f'<a download="report.json" href="data:application/json;base64,{data}">All numbers as JSON</a>'
+    return [*parts, f"<p>{link}</p>"]
+
+
+def _record(e: Estimate) -> dict[str, Any]:
+    plain = e.record.to_dict()
+    runs = ", ".join(f"seed {seed}: chains {first} to {first + count - 1}" for seed, first, count in plain.pop("runs"))
+    names = {"model": "digest of the model", "version": "marginalis"}
+    return {names.get(k, k): f"{v:.2f}" if isinstance(v, float) else v for k, v in plain.items()} | {"runs": runs}
+
+
+def _figure(draw: Callable[[], Any], caption: str) -> str:
+    """Return a figure that takes the colours of the page, or why there is none."""
+    try:
+        picture = plots.inline_svg(draw)
+    except ValueError as error:  # no matplotlib
+        return f"<p>No figure: {escape(str(error))}.</p>"
+    return f"<figure>{picture}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def _exact_f(report: Report) -> float | None:
+    return None if report.exact is None else -float(report.exact)
+
+
+def _number(x: float, digits: int) -> str:
+    return f"{x:.{digits}f}" if math.isfinite(x) else "unknown"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _UNITS_LISTED else text[:_UNITS_LISTED] + "…"

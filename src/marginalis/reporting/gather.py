@@ -1,0 +1,212 @@
+"""All there is to say about the free energy of one model, on one page that needs nothing else."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Unpack
+
+from ..answers.bounds import Bounds, bound
+from ..answers.estimate import Estimate
+from ..answers.estimating import estimate
+from ..answers.likelihood import LogLikelihood, log_likelihood
+from ..answers.paths import is_left_to_us
+from ..answers.record import decimals, finite
+from ..answers.thermodynamics import Thermodynamics, thermodynamics
+from ..checks import real_number, shown
+from ..display.card import Displayed
+from ..display.words import method_name
+from ..exact import ExactLogZ, ModelTooLarge, exact_log_z
+from ..formats.files import check_writable, write_whole
+from ..models.factors import FactorModel
+from ..models.layered import as_model
+from ..models.model import MRF
+from ..models.units import Gaussian
+from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
+from .content import page_of
+
+_TEMPERATURES = 25  # at which the heat capacity is computed
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Report(Displayed):
+    """What the page of `report` says: the answers it is made from, None where there are none."""
+
+    model: MRF | FactorModel
+    estimate: Estimate | None
+    bounds: Bounds | None
+    thermodynamics: Thermodynamics | None
+    exact: ExactLogZ | None
+    likelihood: LogLikelihood | None
+    missing: Mapping[str, str]  # why a part is not there
+    path: Path
+    title: str
+    command: str  # that makes it again
+    was_free: bool  # whether the path was left to the package, which asks several of them then
+
+    @property
+    def free_energy(self) -> float:
+        """F: the exact value where there is one, else the estimate."""
+        if self.exact is not None:
+            return -float(self.exact)
+        assert self.estimate is not None  # one of both is there
+        return self.estimate.free_energy
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is doubtful about any of it, in words, each said once."""
+        parts = (self.estimate, self.bounds, self.thermodynamics, self.likelihood)
+        return tuple(dict.fromkeys(w for part in parts if part is not None for w in part.warnings))
+
+    def said(self) -> dict[str, tuple[float, float, float]]:
+        """Return F by every way that was taken, with the ends of its range; NaN between bounds."""
+        found: dict[str, tuple[float, float, float]] = {}
+        if self.estimate is not None:
+            e = self.estimate
+            found[f"{method_name(e.method)}, base {e.base}"] = (e.free_energy, *e.interval)
+        if self.bounds is not None:
+            if self.bounds.is_two_sided:
+                found["both directions (Bennett)"] = (self.bounds.free_energy, *self.bounds.interval)
+            found["bounds"] = (math.nan, self.bounds.lower, self.bounds.upper)
+        if self.thermodynamics is not None:
+            t = self.thermodynamics
+            f, reach = -float(t.log_z[-1]), 1.96 * float(t.log_z_error[-1])
+            found["run over temperatures"] = (f, f - reach, f + reach)
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all answers as plain data."""
+        exact = None
+        if self.exact is not None:
+            exact = {"log_z": float(self.exact), "free_energy": -float(self.exact), "method": self.exact.method}
+        parts = (self.estimate, self.bounds, self.thermodynamics, self.likelihood)
+        plain = [None if part is None else part.to_dict() for part in parts]
+        names = ("estimate", "bounds", "thermodynamics", "likelihood")
+        return {
+            "free_energy": finite(self.free_energy),
+            "exact": exact,
+            **dict(zip(names, plain, strict=True)),
+            "missing": dict(self.missing),
+            "command": self.command,
+            "report": str(self.path),
+            "warnings": list(self.warnings),
+        }
+
+    def __str__(self) -> str:
+        if self.estimate is not None:
+            lines = str(self.estimate).splitlines()[:2]
+        else:
+            lines = [f"F = {self.free_energy:.12g}   (exact)"]
+        if self.exact is not None and self.estimate is not None:
+            lines.append(f"exact F = {self.free_energy:.{decimals(self.estimate.stderr) + 2}f}, by {self.exact.method}")
+        if self.bounds is not None:
+            lines.append(str(self.bounds).splitlines()[0])
+        lines.append(f"report: {self.path}")
+        return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
+
+
+@takes_options()
+def report(
+    model: Any,
+    path: str | Path,
+    *,
+    data: Any = None,
+    title: str | None = None,
+    command: str | None = None,
+    exact_seconds: float = 10.0,
+    **options: Unpack[RunOptions],
+) -> Report:
+    """Write all there is to say about F of a model to one page of HTML: answers, bounds, figures, provenance.
+
+    Parameters
+    ----------
+    model
+        As in `estimate`; a `FactorModel` that cannot be annealed gets its exact value only.
+    path
+        The file to write; it is tried before the work begins.
+    data
+        Rows of visible units: then their log-likelihood is on the page as well.
+    title
+        Name of the model on the page.
+    command
+        What to run to make the page again, if that is not this call.
+    exact_seconds
+        The exact value is computed if that takes no longer.
+    """
+    chosen = filled_in(options)
+    seconds = real_number(exact_seconds, "exact_seconds")
+    check_writable(path)
+    model = _with_pairs(model)
+    missing: dict[str, str] = {}
+    if data is None:
+        missing["likelihood"] = "no data were given"
+    elif isinstance(model, MRF):
+        log_likelihood(model, data, 0.0)  # bad rows are found before the work
+    else:
+        raise ValueError("data: a likelihood needs a model with couplings of pairs")
+    exact = None
+    try:
+        exact = exact_log_z(model, max_seconds=seconds, threads=chosen["threads"], progress=chosen["progress"])
+    except ModelTooLarge as error:
+        missing["exact"] = str(error)
+    estimated = bounds = thermal = likelihood = None
+    if isinstance(model, MRF):
+        estimated = estimate(model, **_taken(estimate, chosen))
+        bounds = bound(model, **_taken(bound, chosen))
+        thermal = _thermal(model, chosen, missing)
+        if data is not None:
+            likelihood = log_likelihood(model, data, estimated if exact is None else float(exact))
+    else:
+        why = model.why_not_annealed()
+        if exact is None:
+            raise ModelTooLarge(f"{missing['exact']}; and there is no estimate: {why}")
+        missing["estimate"] = why
+    result = Report(
+        model=model,
+        estimate=estimated,
+        bounds=bounds,
+        thermodynamics=thermal,
+        exact=exact,
+        likelihood=likelihood,
+        missing=missing,
+        path=Path(path),
+        title=title or f"a model of {model.n_variables} variables",
+        command=command or _call(path, options, chosen),
+        was_free=is_left_to_us(plan_options(chosen)),
+    )
+    text = page_of(result)
+    write_whole(path, lambda file: file.write(text))
+    return result
+
+
+def _with_pairs(model: Any) -> MRF | FactorModel:
+    """Return a model that can be annealed, or one of factors that cannot."""
+    if isinstance(model, FactorModel):
+        model = model.given()
+        return model if model.why_not_annealed() else model.as_mrf()
+    return as_model(model)
+
+
+def _thermal(model: MRF, options: RunOptions, missing: dict[str, str]) -> Thermodynamics | None:
+    """Return ln Z and heat capacity from infinite temperature down to that of the model."""
+    if any(isinstance(units, Gaussian) for units in (model.visible_units, model.hidden_units)):
+        missing["thermodynamics"] = "a Gaussian variable has no state at infinite temperature"
+        return None
+    betas = [k / _TEMPERATURES / model.temperature for k in range(1, _TEMPERATURES + 1)]
+    return thermodynamics(model, betas, **_taken(thermodynamics, options))
+
+
+def _taken(door: Callable[..., Any], options: RunOptions) -> Any:
+    """Return those options that a door takes."""
+    known = inspect.signature(door).parameters
+    return {name: value for name, value in options.items() if name in known}
+
+
+def _call(path: str | Path, given: RunOptions, chosen: RunOptions) -> str:
+    """Return the call in Python, with the seed that was taken."""
+    options = {**given, "seed": chosen["seed"]}
+    words = [f"{name}={shown(value)}" for name, value in options.items() if name not in ("progress", "threads")]
+    return f"mg.report({', '.join(['model', repr(str(path)), *words])})"
