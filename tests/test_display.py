@@ -9,8 +9,10 @@ from conftest import make_estimate, random_rbm
 
 import marginalis as mg
 from marginalis.answers.curve import Curve
+from marginalis.checks import a_kind
 from marginalis.display import sketch
 from marginalis.display.card import card
+from marginalis.display.words import cell_text, heading, is_far, method_name
 
 RNG = np.random.default_rng(3)
 MODEL = random_rbm(RNG, 4, 5)
@@ -117,3 +119,22 @@ def test_sketches_of_little(x):
 def test_sketch_of_many_points_is_small():
     curve = Curve(np.linspace(0.001, 1.0, 5000), np.zeros((5000, 2)), 1.0)
     assert len(curve._repr_html_()) < 5000
+
+
+def test_names_and_numbers_as_people_read_them():
+    names = ["ais", "mais", "mais-v", "ais+mh", "mais+mh", "true", "ln r"]
+    assert list(map(method_name, names)) == ["AIS", "mAIS", "mAIS-V", "AIS+MH", "mAIS+MH", "true", "ln r"]
+    assert [heading(key) for key in ("inv_t", "z", "median", "cpu_seconds")] == [
+        "1/T", "z to the paper", "median", "CPU seconds",
+    ]  # fmt: skip
+    assert [cell_text("stderr", 0.0012345), cell_text("z", 2.25), cell_text("mean", -0.697590123)] == [
+        "0.0012", "+2.2", "-0.69759",
+    ]  # fmt: skip
+    assert [cell_text("mean", None), cell_text("mean", float("nan")), cell_text("steps", 10)] == ["", "", "10"]
+    assert [is_far("z", 3.5), is_far("z_error", -2.0), is_far("mean", 9.0), is_far("z", None)] == [
+        True,
+        False,
+        None,
+        None,
+    ]
+    assert [a_kind(x) for x in (1, 1.5, object(), MODEL)] == ["an int", "a float", "an object", "an MRF"]

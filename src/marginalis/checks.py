@@ -28,12 +28,18 @@ def one_line(text: object, limit: int = 280) -> str:
     return "".join(x if x.isprintable() else "?" for x in line)
 
 
+def a_kind(value: object) -> str:
+    """Return the kind of a value with its article: "an int"."""
+    name = type(value).__name__
+    return f"{'an' if name[:1] in 'aeiouAEIOU' or name == 'MRF' else 'a'} {name}"
+
+
 def shown(value: object) -> str:
     """Return the repr of a value that may be anything, as a message quotes it."""
     try:
         return one_line(repr(value), 80)
     except Exception:  # whole numbers of too many digits have none
-        return f"a {type(value).__name__}"
+        return a_kind(value)
 
 
 def one_of(value: object, known: Sequence[str], argument: str) -> None:

@@ -112,10 +112,10 @@ def test_the_table_fits_a_terminal(tmp_path, monkeypatch, encoding):
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    starts = [i for i, line in enumerate(lines) if line.split()[:3] == ["t", "steps", "method"]]
+    starts = [i for i, line in enumerate(lines) if line.split()[:3] == ["1/T", "K", "method"]]
     assert [lines[i].split()[3:] for i in starts] == [
-        ["mean", "stderr", "printed", "z"],
-        ["error", "stderr", "error", "error"],
+        ["mean", "error", "paper", "paper"],
+        ["error", "error", "paper", "error"],
     ]
     first = lines[starts[0] + 1].split()
     assert first[:2] == ["0.2", "true"]

@@ -124,7 +124,7 @@ def test_graphs_and_quadratic_models():
 
 
 def test_what_is_no_model():
-    with pytest.raises(ValueError, match=r"model is a list; it must be a MRF .*a networkx graph or a torch state"):
+    with pytest.raises(ValueError, match=r"model is a list; it must be an MRF .*a networkx graph or a torch state"):
         mg.estimate([W, B, C])
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import Array, frozen, reading, real_number, shown
+from ..checks import Array, a_kind, frozen, reading, real_number, shown
 from ..display import sketch
 from ..engines import drive
 from ..engines.workers import Workers
@@ -116,7 +116,7 @@ class Estimate(Answer):
     def join(self, other: Estimate) -> Estimate:
         """Return the estimate from the chains of both, which must share model and plan but no chain."""
         if not isinstance(other, Estimate):
-            raise ValueError(f"cannot join an Estimate with a {type(other).__name__}")
+            raise ValueError(f"cannot join an Estimate with {a_kind(other)}")
         if self.fingerprint != other.fingerprint:
             hint = ": adaptive schedules differ with the seed; give both the same one, or take more chains of one seed"
             same = "adaptive" in (self.schedule, other.schedule) and self.seed != other.seed

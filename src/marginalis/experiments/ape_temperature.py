@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ..display.words import method_name
 from ..parallel.threads import Tick
+from ..plots import COLOURS, style
+from ..plots import figure as empty_figure
 from .experiment import Columns, Experiment, Key, Summary, keys_of, mean_and_error
 from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
 from .store import Row
@@ -60,19 +63,17 @@ def summarise_ape(columns: Columns) -> Summary:
 
 def figure(columns: Columns, summary: Summary) -> Any:
     """APE against 1/T, a panel per K."""
-    from matplotlib.figure import Figure
-
-    from ..plots import COLOURS
-
-    drawing = Figure(figsize=(9.0, 3.6), layout="constrained")
-    for axes, steps in zip(drawing.subplots(1, 3, sharey=True), STEPS, strict=True):
-        for method, colour in zip(("ais", "mais"), COLOURS, strict=False):
-            rows = [r for r in summary if r["method"] == method and r["steps"] == steps]
-            x, y, e = ([r[k] for r in rows] for k in ("inv_t", "mean", "stderr"))
-            axes.errorbar(x, y, [2 * s for s in e], fmt="o-", ms=4, lw=1, color=colour, label=method)
-        axes.set(yscale="log", xlabel="1/T", title=f"K = {steps}")
-    drawing.axes[0].set_ylabel("APE [%]")
-    drawing.axes[0].legend(frameon=False)
+    with style():
+        drawing, panels = empty_figure(1, 3, (9.0, 3.6), sharey=True)
+        for axes, steps in zip(panels[0], STEPS, strict=True):
+            for method, colour, mark in zip(("ais", "mais"), COLOURS, "os", strict=False):
+                rows = [r for r in summary if r["method"] == method and r["steps"] == steps]
+                x, y, e = ([r[k] for r in rows] for k in ("inv_t", "mean", "stderr"))
+                label = method_name(method)
+                axes.errorbar(x, y, [2 * s for s in e], fmt=f"{mark}-", ms=4, lw=1, color=colour, label=label)
+            axes.set(yscale="log", xlabel="inverse temperature 1/T", title=f"K = {steps}")
+        panels[0, 0].set_ylabel("absolute percentage error, mean")
+        panels[0, 0].legend()
     return drawing
 
 

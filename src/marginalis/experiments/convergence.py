@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ..display.words import method_name
 from ..parallel.threads import Tick
+from ..plots import COLOURS, style
+from ..plots import figure as empty_figure
 from .ape_temperature import summarise_ape
 from .experiment import Columns, Experiment, Key, Summary, keys_of
 from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
@@ -47,26 +50,23 @@ def measure(item: tuple[Any, ...], seed: int, chains: int, tick: Tick) -> list[R
 
 def figure(columns: Columns, summary: Summary) -> Any:
     """APE against K (above) and against CPU time (below), a column per model and temperature."""
-    from matplotlib.figure import Figure
-
-    from ..plots import COLOURS
-
-    drawing = Figure(figsize=(12.0, 6.6), layout="constrained")
-    panels = drawing.subplots(2, 4)
-    cases = [(model, inv_t) for model in MODELS for inv_t in INV_T]
-    for (above, below), (model, inv_t) in zip(panels.T, cases, strict=True):
-        for method, colour, mark in zip(METHODS, COLOURS, "osvD", strict=True):
-            rows = [r for r in summary if (r["model"], r["inv_t"], r["method"]) == (model, inv_t, method)]
-            x, y, e = (np.array([r[k] for r in rows], dtype=float) for k in ("steps", "mean", "stderr"))
-            style = dict(fmt=f"{mark}-", ms=4, lw=1, color=colour, label=method.upper().replace("MAIS", "mAIS"))
-            above.errorbar(x, y, 2 * e, **style)
-            seconds = np.array([r["cpu_seconds"] for r in rows], dtype=float)
-            below.errorbar(seconds, y, 2 * e, **style)
-        above.set(xscale="log", yscale="log", xlabel="K", title=f"{model}, 1/T = {inv_t:g}")
-        below.set(xscale="log", yscale="log", xlabel="CPU seconds")
-    for axes in panels[:, 0]:
-        axes.set_ylabel("APE [%]")
-    panels[0, 0].legend(frameon=False, fontsize=8)
+    with style():
+        drawing, panels = empty_figure(2, 4, (12.0, 6.6), sharey="col")
+        cases = [(model, inv_t) for model in MODELS for inv_t in INV_T]
+        for (above, below), (model, inv_t) in zip(panels.T, cases, strict=True):
+            for method, colour, mark in zip(METHODS, COLOURS, "osvD", strict=False):
+                rows = [r for r in summary if (r["model"], r["inv_t"], r["method"]) == (model, inv_t, method)]
+                x, y, e = (np.array([r[k] for r in rows], dtype=float) for k in ("steps", "mean", "stderr"))
+                look = dict(fmt=f"{mark}-", ms=4, lw=1, color=colour, label=method_name(method))
+                above.errorbar(x, y, 2 * e, **look)
+                seconds = np.array([r["cpu_seconds"] for r in rows], dtype=float)
+                below.errorbar(seconds, y, 2 * e, **look)
+            title = f"{model.capitalize()} weights, 1/T = {inv_t:g}"
+            above.set(xscale="log", yscale="log", xlabel="annealing steps K", title=title)
+            below.set(xscale="log", yscale="log", xlabel="CPU seconds")
+        for axes in panels[:, 0]:
+            axes.set_ylabel("absolute percentage error, mean")
+        panels[0, 0].legend()
     return drawing
 
 

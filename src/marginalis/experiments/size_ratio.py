@@ -8,6 +8,8 @@ import numpy as np
 
 from ..models.units import Array
 from ..parallel.threads import Tick
+from ..plots import figure as empty_figure
+from ..plots import style
 from .experiment import Columns, Experiment, Key, Summary, keys_of, mean_and_error
 from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
 from .store import Row
@@ -73,26 +75,25 @@ def summarise(columns: Columns) -> Summary:
 
 def figure(columns: Columns, summary: Summary) -> Any:
     """Densities of ln r: temperatures down, K across, a line per α."""
-    from matplotlib import colormaps
-    from matplotlib.figure import Figure
+    with style():
+        from matplotlib import colormaps
 
-    drawing = Figure(figsize=(9.0, 8.0), layout="constrained")
-    grid = np.linspace(-4, 8, 241)
-    panels = drawing.subplots(3, 3, sharex=True, sharey=True)
-    for row, inv_t in zip(panels, INV_T, strict=True):
-        for axes, steps in zip(row, STEPS, strict=True):
-            for alpha, shade in zip(ALPHA, np.linspace(0.1, 0.85, len(ALPHA)), strict=True):
-                values = log_ratio(columns, int(alpha * VISIBLE), inv_t, steps)
-                density = np.exp(-0.5 * ((grid[:, None] - values) / BANDWIDTH) ** 2).mean(axis=1)
-                density /= BANDWIDTH * np.sqrt(2 * np.pi)
-                axes.plot(grid, density, lw=1.3, color=colormaps["viridis"](shade), label=f"α = {alpha:g}")
-            axes.axvline(0, color="grey", lw=0.8, ls=":")
-            axes.set_title(f"1/T = {inv_t:g}, K = {steps}", fontsize=10)
-    for axes in panels[-1]:
-        axes.set_xlabel("ln r")
-    for axes in panels[:, 0]:
-        axes.set_ylabel("density")
-    panels[0, 0].legend(frameon=False, fontsize=8)
+        drawing, panels = empty_figure(3, 3, (9.0, 8.0), sharex=True, sharey=True)
+        grid = np.linspace(-4, 8, 241)
+        for row, inv_t in zip(panels, INV_T, strict=True):
+            for axes, steps in zip(row, STEPS, strict=True):
+                for alpha, shade in zip(ALPHA, np.linspace(0.1, 0.85, len(ALPHA)), strict=True):
+                    values = log_ratio(columns, int(alpha * VISIBLE), inv_t, steps)
+                    density = np.exp(-0.5 * ((grid[:, None] - values) / BANDWIDTH) ** 2).mean(axis=1)
+                    density /= BANDWIDTH * np.sqrt(2 * np.pi)
+                    axes.plot(grid, density, lw=1.3, color=colormaps["viridis"](shade), label=f"α = {alpha:g}")
+                axes.axvline(0, color="black", lw=0.8, ls=":")
+                axes.set_title(f"1/T = {inv_t:g}, K = {steps}")
+        for axes in panels[-1]:
+            axes.set_xlabel("ln r; right of 0 mAIS is better")
+        for axes in panels[:, 0]:
+            axes.set_ylabel("density")
+        panels[0, 0].legend()
     return drawing
 
 

@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..display.words import method_name
 from ..parallel.threads import Tick
+from ..plots import COLOURS, style
+from ..plots import figure as empty_figure
 from .experiment import Columns, Experiment, Key, Summary, keys_of, mean_and_error
 from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
 from .store import Row
@@ -26,6 +29,7 @@ PRINTED = {
     4.0: (-1.95593, (-1.93328, -1.95345, -1.95545), (-1.95143, -1.95535, -1.95575)),
     8.0: (-3.80281, (-3.70846, -3.78813, -3.79920), (-3.78087, -3.79925, -3.80186)),
 }
+_LINEAR = 1e-5  # errors below it are drawn on a linear scale
 _ROUNDING = 1e-5 / math.sqrt(12)  # of a number printed with five decimals
 
 
@@ -98,23 +102,25 @@ def _z(difference: float, *errors: float) -> float:
 
 def figure(columns: Columns, summary: Summary) -> Any:
     """The mean error f̂ − f against 1/T, measured and printed."""
-    from matplotlib.figure import Figure
-
-    from ..plots import COLOURS
-
-    drawing = Figure(figsize=(9.0, 3.8), layout="constrained")
-    for axes, steps in zip(drawing.subplots(1, 3, sharey=True), STEPS, strict=True):
-        for method, colour in zip(("ais", "mais"), COLOURS, strict=False):
-            rows = [r for r in summary if r["method"] == method and r["steps"] == steps]
-            x, y, e = (np.array([r[k] for r in rows]) for k in ("inv_t", "error", "error_stderr"))
-            axes.errorbar(x, y, 2 * e, fmt="o-", ms=4, lw=1, color=colour, label=f"{method}, measured")
-            p = np.array([r["printed_error"] for r in rows])
-            axes.plot(x[p > 0], p[p > 0], "x", ms=7, color=colour, label=f"{method}, printed")
-        axes.set(xscale="log", yscale="log", xlabel="1/T", title=f"K = {steps}", ylim=(1e-6, 0.2))
-        axes.set_xticks(INV_T, [f"{x:g}" for x in INV_T])
-        axes.minorticks_off()
-    drawing.axes[0].set_ylabel("mean error of f")
-    drawing.axes[0].legend(frameon=False, fontsize=8)
+    with style():
+        drawing, panels = empty_figure(1, 3, (9.0, 3.8), sharey=True)
+        for axes, steps in zip(panels[0], STEPS, strict=True):
+            axes.axhline(0.0, color="black", lw=0.8)
+            for method, colour, mark in zip(("ais", "mais"), COLOURS, "os", strict=False):
+                name = method_name(method)
+                rows = [r for r in summary if r["method"] == method and r["steps"] == steps]
+                x, y, e = (np.array([r[k] for r in rows]) for k in ("inv_t", "error", "error_stderr"))
+                axes.errorbar(x, y, 2 * e, fmt=f"{mark}-", ms=4, lw=1, color=colour, label=f"{name}, measured")
+                p = [r["printed_error"] for r in rows]
+                axes.plot(x, p, "x", ms=7, color=colour, label=f"{name}, in the paper")
+            axes.set(xscale="log", xlabel="inverse temperature 1/T", title=f"K = {steps}")
+            axes.set_yscale("symlog", linthresh=_LINEAR)  # errors change sign, and most printed ones are 0
+            axes.set(yticks=(0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1), ylim=(-_LINEAR, 0.2))
+            labelled = [x for x in INV_T if x != 0.8]  # which would touch that of 1
+            axes.set_xticks(labelled, [f"{x:g}" for x in labelled])
+            axes.minorticks_off()
+        panels[0, 0].set_ylabel("mean error of f")
+        panels[0, 0].legend()
     return drawing
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..checks import csr_fits, reading, shown
+from ..checks import a_kind, csr_fits, reading, shown
 from ..models.forms import Grid, Layers, Split
 from ..models.model import MRF
 from ..models.units import Gaussian, parse_units
@@ -44,7 +44,7 @@ _NUMBERS = (
 def save(model: MRF, path: str | Path) -> None:
     """Write a model file; the path holds either the whole file or what it held before."""
     if not isinstance(model, MRF):
-        raise ValueError(f"model is a {type(model).__name__}; it must be a MRF")
+        raise ValueError(f"model is {a_kind(model)}; it must be an MRF")
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a file")
     arrays: dict[str, Any] = {

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from ..checks import one_line, open_file
+from ..checks import a_kind, one_line, open_file
 from ..models.model import MRF
 from ..models.states import from_state
 from .archive import limit
@@ -45,5 +45,5 @@ def load_torch(path: str | Path) -> MRF:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ValueError(f"torch does not read it as plain tensors: {one_line(first, 150)}") from None
     if not isinstance(state, Mapping):
-        raise ValueError(f"holds a {type(state).__name__}; it must hold a state_dict")
+        raise ValueError(f"holds {a_kind(state)}; it must hold a state_dict")
     return from_state(state, "state")

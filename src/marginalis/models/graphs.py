@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from ..checks import (
+    a_kind,
     check_room,
     coupling_matrix,
     one_line,
@@ -104,7 +105,7 @@ def from_graph(
     unread are an error. Parallel edges of a multigraph add up. The nodes are the labels.
     """
     if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
-        raise ValueError(f"graph is a {type(graph).__name__}; it must be a networkx graph")
+        raise ValueError(f"graph is {a_kind(graph)}; it must be a networkx graph")
     nodes = list(graph.nodes)
     if not nodes:
         raise ValueError("graph has no nodes")
@@ -159,7 +160,7 @@ def from_bqm(bqm: Any, *, temperature: float = 1.0) -> MRF:
     """
     kind = getattr(getattr(bqm, "vartype", None), "name", None)  # of other models each variable has its own
     if kind not in ("SPIN", "BINARY") or not all(hasattr(bqm, x) for x in ("variables", "linear", "quadratic")):
-        raise ValueError(f"bqm is a {type(bqm).__name__}; it must be a dimod BinaryQuadraticModel")
+        raise ValueError(f"bqm is {a_kind(bqm)}; it must be a dimod BinaryQuadraticModel")
     labels = list(bqm.variables)
     if not labels:
         raise ValueError("bqm has no variables")

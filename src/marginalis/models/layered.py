@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ..checks import Array, coupling_matrix, precision_vector, real_array, shown
+from ..checks import Array, a_kind, coupling_matrix, precision_vector, real_array, shown
 from .factors import FactorModel
 from .forms import Layers, Split
 from .graphs import from_bqm, from_graph
@@ -87,7 +87,7 @@ def as_model(value: Any, argument: str = "model") -> MRF:
     if is_state(value):
         return from_state(value, argument)
     raise ValueError(
-        f"{argument} is a {type(value).__name__}; it must be a MRF (see rbm, load), a tuple (weights, visible_bias, "
+        f"{argument} is {a_kind(value)}; it must be an MRF (see rbm, load), a tuple (weights, visible_bias, "
         "hidden_bias, units), a fitted BernoulliRBM, a quadratic model of dimod, a networkx graph or a torch state"
     )
 

@@ -18,6 +18,7 @@ from typing import Any
 import distributed
 from distributed.comm import CommClosedError
 
+from ..checks import a_kind
 from .pools import Finished, Pool, check_version
 from .tasks import Task, work
 
@@ -95,7 +96,7 @@ def of_client(client: Any) -> DaskPool:
         own = distributed.Client(client)
         return DaskPool(own, own.close)
     if not isinstance(client, distributed.Client):
-        raise ValueError(f"pool is a {type(client).__name__} of Dask; it must be a Client")
+        raise ValueError(f"pool is {a_kind(client)} of Dask; it must be a Client")
     if client.asynchronous:
         raise ValueError("pool is an asynchronous Dask client; it must be a synchronous one")
     if client.status != "running":
