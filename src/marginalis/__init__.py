@@ -53,6 +53,7 @@ __all__ = [
     "report",
     "sample",
     "save",
+    "states",
     "thermodynamics",
 ]
 

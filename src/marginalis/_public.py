@@ -25,6 +25,7 @@ from .exact import exact_log_z as exact_log_z
 from .formats.model_files import load as load
 from .formats.model_files import save as save
 from .formats.rbms import load_updates as load_updates
+from .models.data import states as states
 from .models.factors import FactorModel as FactorModel
 from .models.graphs import from_bqm as from_bqm
 from .models.graphs import from_edges as from_edges

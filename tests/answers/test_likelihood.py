@@ -166,8 +166,8 @@ def test_forms_of_data(rng, monkeypatch, weights):
         ("gaussian", np.full(6, 1e200), "too large for floating point"),
         (
             "categorical:3",
-            np.zeros((4, 2)),
-            "data has 2 columns; the model has 6 visible features: 2 variables as one-hot",
+            np.zeros((4, 3)),
+            r"data has 3 columns; the model has 6 visible features \(2 variables one-hot",
         ),
         ("binary", np.zeros((4, 5)), "data has 5 columns; the model has 6 visible features, and 9 in all$"),
         ("binary", np.zeros((2, 3, 6)), "data has 3 dimensions"),

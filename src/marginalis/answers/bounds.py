@@ -21,7 +21,7 @@ from ..checks import Array, real_array, real_number, whole
 from ..display import sketch
 from ..engines.workers import at_work
 from ..exact.sampling import sample_visible
-from ..models.data import check_rows, split_rows, visible_table
+from ..models.data import features_of, split_rows, visible_table
 from ..models.layered import as_model
 from ..random import REVERSE, TARGET, stream, uniforms
 from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
@@ -273,9 +273,10 @@ def _given(plan: Plan, samples: Any) -> Array:
         hidden = real_array(samples[1], "hidden samples", 2)
         if len(hidden) != len(visible):
             raise ValueError(f"there are {len(visible)} visible samples and {len(hidden)} hidden ones")
-        if hidden.shape[1] != len(model.hidden_bias):
-            raise ValueError(f"hidden samples has {hidden.shape[1]} columns; the model has {len(model.hidden_bias)}")
-        check_rows(model.hidden_units, hidden, argument="hidden samples")
+        features = len(model.hidden_bias)
+        if hidden.shape[1] not in (features, model.n_hidden):
+            raise ValueError(f"hidden samples has {hidden.shape[1]} columns; the model has {features}")
+        hidden = features_of(model.hidden_units, hidden, features, argument="hidden samples")
     if plan.method != "mais-h":
         return visible
     if hidden is not None:

@@ -133,7 +133,8 @@ def log_likelihood(rbm: Any, data: Any, log_z: Any = None, **estimate_options: A
         takes. The answer of `along`: then ln p under every model of its sequence is returned.
     data
         One sample per row, one column per visible feature, dense or ``scipy.sparse``; a vector is one sample.
-        Values are those of the units: −1 and +1, 0 and 1, one-hot, or any real number.
+        Values are those of the units: −1 and +1, 0 and 1, one-hot, or any real number. Categorical rows may have one
+        column per variable instead, with the number of its state from 0.
     log_z
         An `Estimate`, whose interval carries over; a number, taken as exact; or None: then ln Z is computed
         exactly if that takes no more than about a second, and estimated otherwise.

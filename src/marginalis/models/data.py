@@ -1,4 +1,4 @@
-"""Data and samples: rows of visible features, or of all features in the caller's order, validated."""
+"""Data and samples: rows of visible features, or of all features in the caller's order, or of states, validated."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from ..checks import one_line, plain_array, sparse_matrix
 from .forms import Layers
+from .layered import as_model
 from .model import MRF
 from .units import Array, Categorical, Gaussian, TwoState, Units
 
@@ -21,15 +23,89 @@ def visible_rows(model: MRF, data: Any, argument: str = "data") -> Array:
 
 
 def split_rows(model: MRF, rows: Array, first: int = 0, argument: str = "data") -> tuple[Array, Array | None]:
-    """Return the visible side of some rows, and the hidden one if they have it, checked."""
-    if rows.shape[1] == len(model.visible_bias):
-        check_rows(model.visible_units, rows, first, argument)
+    """Return the visible side of some rows, and the hidden one if they have it, as features, checked.
+
+    Rows have a column per visible feature, per feature of all variables in the caller's order, or per variable,
+    visible or all: then those of categorical units are the numbers of their states.
+    """
+    width = rows.shape[1]
+    if width == len(model.visible_bias):
+        try:
+            check_rows(model.visible_units, rows, first, argument)
+        except ValueError as error:
+            if width != model.n_variables or not _has_states(model):
+                raise
+            raise ValueError(
+                f"{error}. {width} columns could be {width} visible features or the states of {width} variables: give "
+                f"all {model.n_features} features or the {model.n_visible} visible states"
+            ) from None
         return rows, None
-    v, h = model.by_side(rows, argument)
-    for units, side in ((model.visible_units, v), (model.hidden_units, h)):
-        if side.shape[1]:
-            check_rows(units, side, first, argument)
-    return v, h
+    if width == model.n_features:
+        sides = model.by_side(rows, argument)
+    elif width == model.n_visible:
+        return features_of(model.visible_units, rows, len(model.visible_bias), first, argument), None
+    else:
+        sides = rows[:, model.split.visible], rows[:, model.split.hidden]
+    return (
+        features_of(model.visible_units, sides[0], len(model.visible_bias), first, argument, model.split.visible),
+        features_of(model.hidden_units, sides[1], len(model.hidden_bias), first, argument, model.split.hidden),
+    )
+
+
+def features_of(
+    units: Units, rows: Array, features: int, first: int = 0, argument: str = "data", columns: Any = None
+) -> Array:
+    """Return rows of one side as features: as they are, checked, or from numbers of states; `columns` name these."""
+    if rows.shape[1] == features or not isinstance(units, Categorical):
+        if rows.shape[1]:
+            check_rows(units, rows, first, argument)
+        return rows
+    counts = units.counts(features)
+    wrong = np.argwhere((rows != np.floor(rows)) | (rows < 0.0) | (rows >= counts))
+    if len(wrong):
+        row, place = wrong[0]
+        column = place if columns is None else columns[place]
+        raise ValueError(
+            f"{argument}[{first + row}, {column}] is {rows[row, place]:g}; the states of that variable are numbered "
+            f"from 0 to {counts[place] - 1}"
+        )
+    one_hot = np.zeros((len(rows), features))
+    one_hot[np.arange(len(rows))[:, None], np.cumsum(counts) - counts + rows.astype(np.int64)] = 1.0
+    return one_hot
+
+
+def states(model: Any, rows: Any) -> NDArray[np.int64]:
+    """Return rows of features, as those of `sample` or in a function of `expectations`, as numbers of states.
+
+    A column per variable: categorical variables from 0, the lower value of a spin or binary 0 and the higher 1.
+    """
+    model = as_model(model)
+    table = visible_table(model, rows, "rows")
+    dense = np.asarray(table.toarray() if sp.issparse(table) else table, dtype=np.float64)
+    visible, hidden = split_rows(model, dense, argument="rows")
+    v = _numbers(model.visible_units, visible)
+    if hidden is None:
+        return v
+    found = np.empty((len(v), model.n_variables), dtype=np.int64)
+    found[:, model.split.visible] = v
+    found[:, model.split.hidden] = _numbers(model.hidden_units, hidden)
+    return found
+
+
+def _numbers(units: Units, rows: Array) -> NDArray[np.int64]:
+    if isinstance(units, Gaussian):
+        raise ValueError("a Gaussian variable has no states")
+    if isinstance(units, TwoState):
+        return (rows > units.offset).astype(np.int64)
+    assert isinstance(units, Categorical)
+    counts = units.counts(rows.shape[1])
+    starts = np.cumsum(counts) - counts
+    numbers = np.arange(rows.shape[1]) - np.repeat(starts, counts)
+    return np.add.reduceat(rows * numbers, starts, axis=1).astype(np.int64)
+
+
+def _has_states(model: MRF) -> bool:
+    return any(isinstance(units, Categorical) for units in (model.visible_units, model.hidden_units))
 
 
 def visible_table(model: MRF, data: Any, argument: str = "data") -> Any:
@@ -44,10 +120,12 @@ def visible_table(model: MRF, data: Any, argument: str = "data") -> Any:
     if 0 in table.shape:
         raise ValueError(f"{argument} is empty")
     wanted = len(model.visible_bias)
-    if table.shape[1] not in (wanted, model.n_features):
+    by_states = (model.n_visible, model.n_variables) if _has_states(model) else ()
+    if table.shape[1] not in (wanted, model.n_features, *by_states):
         raise ValueError(
             f"{argument} has {table.shape[1]} columns; the model has {wanted} visible features"
             f"{_what_columns_are(model)}, and {model.n_features} in all"
+            + (f" (or {model.n_variables} columns of states)" if by_states else "")
         )
     return sparse_matrix(table, argument) if sp.issparse(table) else table
 
@@ -59,7 +137,7 @@ def _what_columns_are(model: MRF) -> str:
             "must cover them; ln p of the first layer alone has no closed form"
         )
     if isinstance(model.visible_units, Categorical):
-        return f": {model.n_visible} variables as one-hot features, variable by variable"
+        return f" ({model.n_visible} variables one-hot, or {model.n_visible} columns of states)"
     return ""
 
 
