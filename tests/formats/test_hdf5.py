@@ -216,7 +216,10 @@ def replaced(name, value):
         (replaced("hidden_type", "ReLU"), "has hidden units of type 'ReLU'; this package has Binary, Spin"),
         (replaced("weights", np.zeros((3, 2))), r"weights has shape \(2, 3\); the layers want \(3, 2\)"),
         (replaced("visible_par", np.zeros(3)), r"visible_par has shape \(3,\)"),
-        (lambda file: file.__delitem__("weights"), "lacks 'weights'"),
+        (
+            lambda file: file.__delitem__("weights"),
+            "lacks 'weights'; a RBM has weights, visible_type, visible_par, hidden_type, hidden_par$",
+        ),
         (lambda file: file.__delitem__("rbm_type"), "lacks 'rbm_type'"),
         (replaced("weights", h5py.SoftLink("/visible_par")), "'weights' is a link, and links are not followed"),
         (replaced("weights", h5py.ExternalLink("other.h5", "/weights")), "'weights' is a link"),
@@ -270,9 +273,12 @@ def test_huge_shapes_are_refused_before_reading(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("edit", "problem"),
     [
-        (lambda file: file.__delitem__("model_type"), "lacks 'model_type'; this package reads BBRBM and PBRBM"),
+        (
+            lambda file: file.__delitem__("model_type"),
+            "lacks 'model_type'; a file of rbms has model_type and groups update_<n>/params of ",
+        ),
         (replaced("model_type", "BGRBM"), "has model_type 'BGRBM'; this package reads BBRBM and PBRBM"),
-        (lambda file: file.__delitem__("update_10/params/vbias"), "lacks 'update_10/params/vbias'"),
+        (lambda file: file.__delitem__("update_10/params/vbias"), "lacks 'update_10/params/vbias'; a file of rbms has"),
         (lambda file: file.__delitem__("update_10/params"), "lacks 'update_10/params/weight_matrix'"),
         (replaced("update_10", h5py.SoftLink("/update_1")), "lacks 'update_10/params/weight_matrix'"),
         (replaced("update_10/params/vbias", np.zeros(7)), r"do not fit together: weight_matrix \(4, 5\), vbias \(7,\)"),

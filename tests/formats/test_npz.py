@@ -53,7 +53,10 @@ def test_defaults_and_other_dtypes(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(weights=None), "lacks the key 'weights'"),
+        (
+            dict(weights=None),
+            "lacks the key 'weights'; a model has weights .or weights_data, .*, visible_bias, hidden_bias$",
+        ),
         (dict(hidden_bias=None), "lacks the key 'hidden_bias'"),
         (dict(weights=np.array([[object()]])), "'weights' holds pickled objects, which are refused"),
         (dict(weights=np.array([["a"]])), "'weights' has dtype <U1"),
@@ -66,7 +69,10 @@ def test_defaults_and_other_dtypes(tmp_path):
         (dict(temperature=np.ones(2)), "'temperature' must hold one number"),
         (dict(version=99), "format version 99"),
         (dict(weights_data=np.ones(1)), "both 'weights' and 'weights_data'"),
-        (dict(weights=None, weights_data=np.ones(1)), "lacks the key 'weights_indices'"),
+        (
+            dict(weights=None, weights_data=np.ones(1)),
+            "lacks the key 'weights_indices'; a model has weights_data, .*or weights",
+        ),
     ],
 )
 def test_bad_contents(tmp_path, change, message):

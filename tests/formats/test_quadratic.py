@@ -93,7 +93,7 @@ def bqm_document(**changes):
         ({"version": {"bqm_schema": "4.0.0"}}, "has schema version '4.0.0'; this package reads 3.0.0"),
         ({"version": None}, "has schema version None"),
         ({"use_bytes": True}, "write it with use_bytes=False"),
-        ({"linear_biases": None}, "lacks the key 'linear_biases'"),
+        ({"linear_biases": None}, "lacks the key 'linear_biases'; a binary quadratic model has variable_labels, "),
         ({"variable_type": "REAL"}, "variable_type is 'REAL'"),
         ({"linear_biases": [1.0]}, "1 linear biases for 2 labels"),
         ({"quadratic_head": [2]}, "quadratic_head must number one of 2 variables"),

@@ -39,7 +39,7 @@ def test_bad_data_files(tmp_path, monkeypatch):
     (tmp_path / "noise.npz").write_bytes(b"noise")
     refused("noise.npz", "not a readable npz archive")
     np.savez(tmp_path / "other.npz", rows=np.ones((2, 2)))
-    refused("other.npz", "lacks the key 'data'")
+    refused("other.npz", "lacks the key 'data'; it has rows")
     sp.save_npz(tmp_path / "sparse.npz", sp.csr_matrix(np.eye(3)))
     refused("sparse.npz", "1 dimensions; it must have 2")
     (tmp_path / "empty.csv").write_text("")

@@ -101,6 +101,13 @@ def fitted():
     return BernoulliRBM(3, n_iter=2, random_state=0).fit(RNG.integers(0, 2, (20, 4)))
 
 
+def test_a_part_of_a_machine_on_a_graph():
+    with pytest.raises(
+        ValueError, match="model has no edge_idx_i; a machine on a graph has linear, quadratic, edge_idx_i"
+    ):
+        mg.estimate({"_linear": np.ones(3), "_quadratic": np.ones(2)})
+
+
 def test_scikit_learn(tmp_path):
     machine = fitted()
     wanted = mg.exact_log_z(machine)

@@ -53,7 +53,8 @@ def _run() -> Any:
 
     import typer
 
-    from . import answers, expectations, formats, make, report, results, studies  # noqa: F401  # each adds its commands
+    # each adds its commands
+    from . import answers, expectations, formats, make, report, results, samples, studies  # noqa: F401
     from .common import app
 
     os.environ.pop("MARGINALIS_WARN", None)  # the commands print all warnings in any case

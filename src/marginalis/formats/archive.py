@@ -65,6 +65,12 @@ def read_arrays(
             raise ValueError(f"is not a readable npz archive ({error})") from None
 
 
+def keys(path: str | Path) -> list[str]:
+    """Return the keys of an archive."""
+    with open_file(path, limit()) as file, zipfile.ZipFile(file) as archive:
+        return [name.removesuffix(".npy") for name in archive.namelist()]
+
+
 def _header(archive: zipfile.ZipFile, key: str, info: zipfile.ZipInfo, text: bool) -> Header:
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"key {key!r} is compressed in another way than NumPy does it")

@@ -45,7 +45,7 @@ def parse_dimod_json(text: str) -> MRF:
         raise ValueError("keeps its numbers as bytes; write it with use_bytes=False")
     missing = [key for key in _KEYS if key not in document]
     if missing:
-        raise ValueError(f"lacks the key {missing[0]!r}")
+        raise ValueError(f"lacks the key {missing[0]!r}; a binary quadratic model has {', '.join(_KEYS)}")
     labels, kind = document["variable_labels"], document["variable_type"]
     if kind not in _KINDS:
         raise ValueError(f"variable_type is {shown(kind)}; it must be SPIN or BINARY")

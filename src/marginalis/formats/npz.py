@@ -20,6 +20,7 @@ from .files import write_whole
 
 VERSIONS = 1, 2  # the second has couplings among the visible variables, or labels
 _SPARSE = ("weights_data", "weights_indices", "weights_indptr", "weights_shape")
+_BIASES = ("visible_bias", "hidden_bias")
 _LATERAL = ("lateral_data", "lateral_indices", "lateral_indptr")
 _WORDS = ("visible_units", "hidden_units", "labels")
 _PRECISIONS = ("visible_precision", "hidden_precision")
@@ -119,9 +120,12 @@ def _check_shapes(headers: dict[str, Header]) -> None:
     if "weights" in headers and sparse:
         raise ValueError(f"holds both 'weights' and {sparse[0]!r}")
     needed = _SPARSE if sparse else ("weights",)
-    for key in (*needed, "visible_bias", "hidden_bias"):
+    for key in (*needed, *_BIASES):
         if key not in headers:
-            raise ValueError(f"lacks the key {key!r}")
+            other = "weights" if sparse else f"{', '.join(_SPARSE)} of a sparse matrix"
+            raise ValueError(
+                f"lacks the key {key!r}; a model has {', '.join(needed)} (or {other}), {', '.join(_BIASES)}"
+            )
     shape = {key: header.shape for key, header in headers.items()}
     for key in ("visible_bias", "hidden_bias"):
         if len(shape[key]) != 1:

@@ -21,6 +21,13 @@ from .hdf5 import Source
 HEADER = "rbm_hdf5_file_format_version"
 VERSION = "1.0.0"
 TYPES = ("RBM", "CenteredRBM", "StandardizedRBM")
+_NEEDED = (
+    ("weights",),
+    ("visible_type", "visible_par"),
+    ("hidden_type", "hidden_par"),
+    ("offset_v", "offset_h"),
+    ("scale_v", "scale_h"),
+)  # the last ones as TYPES need them
 UNITS = {
     "Binary": "binary",
     "Spin": "spin",
@@ -47,6 +54,10 @@ def read_rbm_jl(source: Source) -> MRF:
     kind = source.word("rbm_type")
     if kind not in TYPES:
         raise ValueError(f"has rbm_type {shown(kind)}; this package reads {', '.join(TYPES)}")
+    needed = _NEEDED[: 3 + TYPES.index(kind)]
+    for name in (x for group in needed for x in group):
+        if not source.has(name):
+            raise ValueError(f"lacks {name!r}; a {kind} has {', '.join(x for group in needed for x in group)}")
     visible, hidden = _layer(source, "visible"), _layer(source, "hidden")
     n, m = len(visible.field), len(hidden.field)
     w = source.array("weights")

@@ -18,6 +18,7 @@ from ..models.model import MRF
 from .hdf5 import Source, open_hdf5
 
 TYPES = ("BBRBM", "PBRBM")
+_LAYOUT = "a file of rbms has model_type and groups update_<n>/params of weight_matrix, vbias, hbias"
 _GROUP = re.compile(r"update_(\d{1,18})")
 
 
@@ -50,11 +51,12 @@ def update_numbers(source: Source) -> list[int]:
     """Return the numbers of the updates in a file, sorted."""
     kind = source.word("model_type") if source.has("model_type") else None
     if kind not in TYPES:
-        what = "lacks 'model_type'" if kind is None else f"has model_type {shown(kind)}"
-        raise ValueError(f"{what}; this package reads {' and '.join(TYPES)}")
+        if kind is None:
+            raise ValueError(f"lacks 'model_type'; {_LAYOUT}")
+        raise ValueError(f"has model_type {shown(kind)}; this package reads {' and '.join(TYPES)}")
     numbers = sorted(int(m[1]) for m in map(_GROUP.fullmatch, source.names()) if m)
     if not numbers:
-        raise ValueError("lacks groups 'update_<n>'")
+        raise ValueError(f"lacks groups 'update_<n>'; {_LAYOUT}")
     return numbers
 
 
@@ -80,7 +82,7 @@ def read_update(source: Source, update: int) -> MRF:
     names = [f"update_{update}/params/{name}" for name in ("weight_matrix", "vbias", "hbias")]
     missing = [name for name in names if not source.has(name)]
     if missing:
-        raise ValueError(f"lacks {missing[0]!r}")
+        raise ValueError(f"lacks {missing[0]!r}; {_LAYOUT}")
     w, b, c = map(source.array, names)
     shapes = f"weight_matrix {w.shape}, vbias {b.shape}, hbias {c.shape}"
     if kind == "BBRBM":

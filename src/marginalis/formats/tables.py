@@ -10,8 +10,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..checks import open_file, reading, shown
-from .archive import limit, read_array, read_arrays
+from ..checks import one_line, open_file, reading, shown
+from .archive import keys, limit, read_array, read_arrays
 
 
 def load_data(path: str | Path) -> Any:
@@ -25,7 +25,7 @@ def load_data(path: str | Path) -> Any:
         if kind == ".npz":
             arrays = read_arrays(path, ("data",))
             if "data" not in arrays:
-                raise ValueError("lacks the key 'data'")
+                raise ValueError(f"lacks the key 'data'; it has {one_line(', '.join(keys(path)), 80) or 'nothing'}")
             table = arrays["data"]
         else:
             with open_file(path, limit()) as file:

@@ -46,6 +46,8 @@ def from_state(value: Any, argument: str = "model") -> MRF:
         arrays.setdefault(str(key).rpartition(".")[2].lstrip("_").lower(), array)
     if all(name in arrays for name in GRAPH):
         return _on_graph(arrays, nodes, argument)
+    if missing := [name for name in GRAPH if name not in arrays and ("quadratic" in arrays or "linear" in arrays)]:
+        raise ValueError(f"{argument} has no {missing[0]}; a machine on a graph has {', '.join(GRAPH)}")
     return _rbm(arrays, argument, list(map(str, state)))
 
 
