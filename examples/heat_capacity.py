@@ -45,7 +45,7 @@ def main(path: str) -> None:
     for axes, curve in zip(figure.axes, np.array([exact(t) for t in line]).T, strict=True):
         axes.plot(line, curve, color="black", lw=0.8, label="exact (Kaufman)", zorder=0)
         axes.axvline(T_C, color="grey", lw=1, ls=":", label="$T_c$, infinite lattice", zorder=0)
-    figure.axes[-1].legend(frameon=False)
+    figure.axes[-1].legend(frameon=False, fontsize="small")
     mg.plots.save(figure, path)
 
 

@@ -6,7 +6,6 @@ Writes docs/figures/ising_free_energy.png; takes about a minute.
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 from scipy.integrate import quad
 
 import marginalis as mg
@@ -35,21 +34,21 @@ def main() -> None:
     n = SIDE**2
     f = np.array([r.free_energy_per_variable for r in results])
     error = np.array([r.stderr / n for r in results])
-    figure = Figure(figsize=(6.4, 5.4), layout="constrained")
-    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    line = np.linspace(TEMPERATURES[0], TEMPERATURES[-1], 200)
-    top.plot(line, [t * onsager(t) for t in line], color="grey", lw=1, label="Onsager, infinite lattice")
-    top.plot(TEMPERATURES, TEMPERATURES * np.array(exact) / n, "k+", ms=9, label=f"Kaufman, {SIDE}×{SIDE} torus")
-    top.errorbar(TEMPERATURES, TEMPERATURES * f, TEMPERATURES * 2 * error, fmt="o", ms=4, mfc="none",
-                 color=plots.COLOURS[0], label="mAIS")  # fmt: skip
-    top.set_ylabel("free energy per site, $T F/n$")
-    top.legend(frameon=False)
-    bottom.axhline(0, color="black", lw=1)
-    bottom.axvline(2 / np.log(1 + np.sqrt(2)), color="grey", lw=1, ls=":", label="$T_c$")
-    bottom.errorbar(TEMPERATURES, f * n - exact, 2 * error * n, fmt="o", ms=4, capsize=3, color=plots.COLOURS[0])
-    bottom.set_ylabel("$F_{mAIS} - F$ (bars: ±2 s.e.)")
-    bottom.set_xlabel("temperature T (coupling 1)")
-    bottom.legend(frameon=False)
+    with plots.style():
+        figure, panels = plots.figure(2, 1, (6.4, 5.4), sharex=True, height_ratios=(3, 2))
+        top, bottom = panels[:, 0]
+        line = np.linspace(TEMPERATURES[0], TEMPERATURES[-1], 200)
+        top.plot(line, [t * onsager(t) for t in line], color="grey", lw=1, label="Onsager, infinite lattice")
+        top.plot(TEMPERATURES, TEMPERATURES * np.array(exact) / n, "k+", ms=9, label=f"Kaufman, {SIDE}×{SIDE} torus")
+        top.plot(TEMPERATURES, TEMPERATURES * f, "o", ms=4, mfc="none", color=plots.COLOURS[0], label="mAIS")
+        top.set_ylabel("free energy per site, $T F/n$")
+        top.legend()
+        bottom.axhline(0, color="black", lw=1)
+        bottom.axvline(2 / np.log(1 + np.sqrt(2)), color="grey", lw=1, ls=":", label="$T_c$, infinite lattice")
+        bottom.errorbar(TEMPERATURES, f * n - exact, 2 * error * n, fmt="o", ms=4, color=plots.COLOURS[0])
+        bottom.set_ylabel("$F_{mAIS} - F_{exact}$\n(bars: ±2 standard errors)")
+        bottom.set_xlabel("temperature T (coupling 1)")
+        bottom.legend()
     plots.save(figure, Path(__file__).parents[1] / "docs" / "figures" / "ising_free_energy.png")
 
 

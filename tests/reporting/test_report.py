@@ -79,6 +79,7 @@ def test_all_parts_are_there(made):
     assert "mg.report(model, " in page.text["provenance"]
     assert "seed=0" in page.text["provenance"]
     assert text.count("<figure>") == 8
+    assert text.count(">exact<") == 3  # beside all answers, along ln Z, along the heat capacity
     assert result.thermodynamics.betas[-1] == pytest.approx(1.0 / MODEL.temperature)
 
 

@@ -90,7 +90,7 @@ def _print_table(rows: list[dict[str, Any]], title: str) -> None:
     """Print rows in blocks, one below the other, that fit the terminal; each begins with what tells rows apart."""
     keys = list(dict.fromkeys(key for row in rows for key in row))
     same = [key for key in keys if len(rows) > 1 and len({row.get(key) for row in rows}) == 1]
-    facts = "".join(f", {heading(key)} {cell_text(key, rows[0].get(key))}" for key in same)
+    facts = "".join(f", {heading(key)} = {cell_text(key, rows[0].get(key))}" for key in same)
     say(f"\n{title}{facts}")
     keys = [key for key in keys if key not in same]
     first = 0  # columns that tell rows apart
@@ -113,6 +113,6 @@ def _print_table(rows: list[dict[str, Any]], title: str) -> None:
 def _column(key: str, rows: list[dict[str, Any]]) -> list[str]:
     """Return a heading of two lines, and the cells, all of one width."""
     above, _, below = heading(key).rpartition(" ")
-    cells = [above, below, *(cell_text(key, row.get(key)) for row in rows)]
+    cells = [above, below, *(cell_text(key, row.get(key), row) for row in rows)]
     width = max(map(len, cells))
     return [cell.rjust(width) for cell in cells]

@@ -78,7 +78,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     keys = list(dict.fromkeys(key for row in rows for key in row))
     words = {key for key in keys if any(isinstance(row.get(key), str) for row in rows)}
     head = "".join(f"<th{_left(key in words)}>{escape(heading(key))}</th>" for key in keys)
-    body = "".join(f"<tr>{''.join(_cell(key, row.get(key), key in words) for key in keys)}</tr>\n" for row in rows)
+    body = "".join(f"<tr>{''.join(_cell(key, row, key in words) for key in keys)}</tr>\n" for row in rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>'
 
 
@@ -86,9 +86,9 @@ def _left(words: bool) -> str:
     return ' class="words"' if words else ""
 
 
-def _cell(key: str, value: Any, words: bool) -> str:
-    text = escape(cell_text(key, value))
-    far = is_far(key, value)
+def _cell(key: str, row: Mapping[str, Any], words: bool) -> str:
+    text = escape(cell_text(key, row.get(key), row))
+    far = is_far(key, row.get(key))
     return f"<td{_left(words)}>{text}</td>" if far is None else f'<td class="{"far" if far else "near"}">{text}</td>'
 
 

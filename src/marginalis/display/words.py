@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 _METHODS = {"ais": "AIS", "mais": "mAIS", "mais-v": "mAIS-V", "mais-h": "mAIS-H"}
@@ -20,6 +21,7 @@ _HEADINGS = {
     "experiments": "RBMs",
     "cpu_seconds": "CPU seconds",
 }
+_ERRORS = {"mean": "stderr", "median": "stderr", "error": "error_stderr"}  # the column that has the standard error
 _FAR = 3.0  # standard errors
 
 
@@ -34,13 +36,20 @@ def heading(key: str) -> str:
     return _HEADINGS.get(key, key.replace("_", " "))
 
 
-def cell_text(key: str, value: Any) -> str:
-    """Return a cell of a table, with as many digits as mean something there."""
+def cell_text(key: str, value: Any, row: Mapping[str, Any] | None = None) -> str:
+    """Return a cell of a table, with as many digits as mean something: two of its standard error, if the row has it."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float):
-        digits = ".2g" if "stderr" in key else ".3g" if "error" in key or "seconds" in key else ".5g"
-        return f"{value:+.1f}" if _compares(key) else f"{value:{digits}}"
+        if _compares(key):
+            return f"{value:+.1f}"
+        if key.startswith("printed"):
+            return f"{value:.5f}"
+        error = (row or {}).get(_ERRORS.get(key, ""))
+        if isinstance(error, float) and 0.0 < error < math.inf:
+            return f"{value:.{max(0, 1 - math.floor(math.log10(error)))}f}"
+        digits = ".2g" if "stderr" in key or "seconds" in key else ".3g" if "error" in key else ".5g"
+        return f"{value:{digits}}"
     return method_name(value) if isinstance(value, str) else str(value)
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 
 from ..answers import confidence
 from ..answers.bounds import Bounds
@@ -127,6 +126,8 @@ def curve(estimate: Estimate, *, exact: ExactCurve | None = None, ax: Any = None
             x = exact.betas / exact.betas[-1]
             seen = betas >= x[0]
             top.plot(x, exact.log_z, color="black", lw=0.8, label="exact", zorder=0)
+            from scipy.interpolate import CubicSpline  # which takes longer to import than all of this
+
             bottom.plot(betas[seen], CubicSpline(x, exact.log_z)(betas[seen]) - log_z[seen], color="black", lw=0.8)
         bottom.set_xlim(-0.02, 1.02)
         bottom.set_ylabel("interval\nless ln Z(β)")
@@ -206,15 +207,16 @@ def likelihoods(results: LogLikelihoods | Mapping[str, LogLikelihoods], *, ax: A
     return axes.figure if ax is None else ax
 
 
-def heat(result: Thermodynamics, *, ax: Any = None) -> Any:
-    """ln Z and heat capacity per variable against the inverse temperature."""
+def heat(result: Thermodynamics, *, exact: ExactCurve | None = None, ax: Any = None) -> Any:
+    """ln Z and heat capacity per variable against the inverse temperature, with the exact curves if given."""
     with _panels(ax, 2.1, 2.1, legend=False) as panels:
         order = np.argsort(result.betas)
-        for axes, name, colour, label in zip(
-            panels, ("log_z", "heat_capacity"), COLOURS, ("ln Z", "heat capacity"), strict=False
-        ):
+        for axes, name, colour in zip(panels, ("log_z", "heat_capacity"), COLOURS, strict=False):
             _points_with_errors(axes, result.betas[order], result, name, order, colour)
-            axes.set_ylabel(f"{label} / n")
+            axes.set_ylabel(f"{'ln Z' if name == 'log_z' else 'heat capacity'} / n")
+            if exact is not None:
+                axes.plot(exact.betas, getattr(exact, name) / result.variables, color="black", lw=0.8, label="exact")
+                axes.legend()
         panels[-1].set_xlabel("inverse temperature β")
         panels[0].figure.align_ylabels(panels)
     return panels[0].figure if ax is None else ax
@@ -246,7 +248,7 @@ def convergence(results: Mapping[str, Sequence[Estimate]], exact: float, *, ax: 
         number = len(results)
         shifts = 1.04 ** (np.linspace(-1.0, 1.0, number) * min(number - 1, 3))  # moved apart: all error bars are seen
         for place, ((name, estimates), shift) in enumerate(zip(results.items(), shifts, strict=True)):
-            colour, marker = COLOURS[place % len(COLOURS)], _MARKERS[place // len(COLOURS) % len(_MARKERS)]
+            colour, marker = COLOURS[place % len(COLOURS)], _MARKERS[(place + place // len(COLOURS)) % len(_MARKERS)]
             steps = [shift * r.steps for r in estimates]
             values, errors = [r.free_energy for r in estimates], [2 * r.stderr for r in estimates]
             axes.errorbar(

@@ -174,7 +174,10 @@ def _thermodynamics(report: Report) -> list[str]:
         }
         for row in t.rows()
     ]
-    figure = _figure(lambda: plots.heat(t), "ln Z and heat capacity per variable; bars are two standard errors.")
+    figure = _figure(
+        lambda: plots.heat(t, exact=report.exact_curve),
+        "ln Z and heat capacity per variable; bars are two standard errors.",
+    )
     return [f"<p>{text}</p>", figure, f"<details><summary>The numbers</summary>{table(rows)}</details>"]
 
 

@@ -12,6 +12,7 @@ from typing import Any, Unpack
 from ..answers.bounds import Bounds, bound
 from ..answers.estimate import Estimate
 from ..answers.estimating import estimate
+from ..answers.exact_curve import ExactCurve, exact_curve
 from ..answers.likelihood import LogLikelihood, log_likelihood
 from ..answers.paths import is_left_to_us
 from ..answers.record import decimals, finite
@@ -40,6 +41,7 @@ class Report(Displayed):
     bounds: Bounds | None
     thermodynamics: Thermodynamics | None
     exact: ExactLogZ | None
+    exact_curve: ExactCurve | None  # ln Z and heat capacity against β
     likelihood: LogLikelihood | None
     missing: Mapping[str, str]  # why a part is not there
     path: Path
@@ -170,6 +172,7 @@ def report(
         bounds=bounds,
         thermodynamics=thermal,
         exact=exact,
+        exact_curve=None if exact is None or thermal is None else exact_curve(model, thermal.betas, min(seconds, 3.0)),
         likelihood=likelihood,
         missing=missing,
         path=Path(path),
