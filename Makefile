@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-lowest lint study bench bench-others clean
+.PHONY: demo test test-lowest test-gpu lint study bench bench-gpu bench-others clean
 
 .venv/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -36,8 +36,16 @@ test-lowest:  ## the tests with the lowest versions that pyproject.toml declares
 study: .venv/.installed  ## the heavier statistical studies
 	$(BIN)/python -m pytest -m study
 
+test-gpu: .venv/.installed  ## the tests of the GPU engine, on a GPU
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cuda]'
+	$(BIN)/python -m pytest -m gpu
+
 bench: .venv/.installed  ## ratios measured in one run, on this machine
 	$(BIN)/python benchmarks/bench.py
+
+bench-gpu: .venv/.installed  ## the same on a GPU, beside PyTorch if it is there
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cuda]'
+	$(BIN)/python benchmarks/gpu.py
 
 bench-others: .venv/.installed  ## the same, with the other packages in benchmarks/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements.txt

@@ -12,7 +12,7 @@ ROOT = Path(mg.__file__).parent
 # Each may import what stands before it. The root has the version; it finds the public names when one is used.
 LAYERS = (
     ("marginalis",),
-    ("checks", "display", "random", "parallel", "simd"),
+    ("checks", "display", "random", "parallel", "simd", "gpu"),
     ("models",),
     ("formats",),
     ("exact",),

@@ -50,3 +50,4 @@ class Begun:
     together: int  # chains to advance together at most
     at_least: int = 16  # and at least, where there are so many for every thread
     carries_marginal: bool = False  # whether AIS carries the weights of mAIS along, as `marginal_log_weights`
+    alone: bool = False  # whether threads would be in each other's way

@@ -30,7 +30,11 @@ def begin(plan: Plan) -> Begun:
     """Lay a plan out for its engine."""
     if plan.engine == "numpy":
         return Begun(lambda chains: loop.Population(plan, chains), loop.chains_together(plan))
-    from . import cpu  # imported here: Numba takes a second to load
+    if plan.engine == "cuda":
+        from . import cuda  # imported here, as is Numba: they take a second to load
+
+        return cuda.begin(plan)
+    from . import cpu
 
     return cpu.begin(plan)
 
@@ -72,6 +76,7 @@ def run_here(
     plan: Plan, begun: Begun, chains: range, threads: int, tick: Tick, recorder: Recorder | None = None
 ) -> Found:
     """Run some chains of a plan (whole populations, if it has any) on threads; `recorder` is for these chains only."""
+    threads = 1 if begun.alone else threads
     # a run that is looked at on the way stops often: larger jobs keep the calls long
     share = -(-len(chains) // (4 * threads if recorder is None and not plan.populations else threads))
     share = max(share, min(begun.at_least, -(-len(chains) // threads)))

@@ -25,7 +25,7 @@ from .base import Base
 Method = Literal["mais", "mais-v", "mais-h", "ais"]
 Transition = Literal["gibbs", "metropolis"]
 Precision = Literal["single", "double"]
-Engine = Literal["auto", "numpy", "numba"]
+Engine = Literal["auto", "numpy", "numba", "cuda"]
 
 METHODS: tuple[str, ...] = get_args(Method)
 TRANSITIONS: tuple[str, ...] = get_args(Transition)
@@ -81,9 +81,10 @@ class PlanOptions(TypedDict, total=False):
     ]
     engine: Annotated[
         Engine,
-        "'numba' (the fast kernels), 'numpy' (the readable reference), or 'auto': what the environment variable "
-        f"{ENGINE} says, or the fast kernels where they apply",
+        "'numba' (the fast kernels), 'numpy' (the readable reference), 'cuda' (a GPU), or 'auto': what the environment "
+        f"variable {ENGINE} says, or the fast kernels where they apply",
     ]
+    device: Annotated[int | None, "number of the GPU that engine 'cuda' runs on; the first by default"]
 
 
 class RunOptions(PlanOptions, total=False):
@@ -121,6 +122,7 @@ DEFAULTS: RunOptions = {
     "first_chain": 0,
     "precision": "single",
     "engine": "auto",
+    "device": None,
     "threads": None,
     "pool": None,
     "progress": False,

@@ -58,6 +58,7 @@ class Plan:
     mixture: Mixture | None = None  # that the sampled side starts from, in the place of the base
     start: Array | None = None  # states of the sampled side, a row per chain; drawn from P_0 without them
     start_log_weights: Array | None = None  # of these chains, from an earlier run; 0 without them
+    device: int | None = None  # number of the GPU, for the engine that runs there
 
     @property
     def steps(self) -> int:
@@ -229,6 +230,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
         base_name=base if isinstance(base, str) else "given",
         resample=share,
         populations=populations,
+        device=None if chosen["device"] is None else whole(chosen["device"], "device", 0, 2**16),
     )
     return plan.settled(chosen["engine"])
 

@@ -20,21 +20,23 @@ _SINGLE = 3e-6  # relative error of log-weights in single precision; seen: 1.7e-
 
 def settle_engine(engine: str, model: MRF | None) -> str:
     """Return the engine to use: ``auto`` is Numba where it applies. A model of None is summed without sampling."""
+    if engine == "numpy":
+        return engine
     hindrance = None if model is None else _hindrance(model)
-    if engine == "numba" and hindrance is not None:
-        raise ValueError(f"engine 'numba' {hindrance}; use 'auto' or 'numpy'")
+    if hindrance is None and engine != "cuda" and model is not None and jit_is_off():
+        hindrance = "has nothing to run while NUMBA_DISABLE_JIT is set"
+    if engine != "auto" and hindrance is not None:
+        raise ValueError(f"engine {engine!r} {hindrance}; use 'auto' or 'numpy'")
     return ("numba" if hindrance is None else "numpy") if engine == "auto" else engine
 
 
 def _hindrance(model: MRF) -> str | None:
-    """Return why the fast engine cannot serve a model, if so."""
+    """Return why the fast engines cannot serve a model, if so."""
     # In spins a penalty between 0/1 units brings fields and a constant as large, which have to cancel. Where
     # the model's own terms are as large, so are the weights, and the reference rounds them as much.
     size = model.signed_form.size
     if not (_EPS * size <= 1e-6 or size <= 8.0 * model.highest):
         return "takes 0/1 units as spins, which loses all digits of couplings as negative as these"
-    if jit_is_off():
-        return "has nothing to run while NUMBA_DISABLE_JIT is set"
     return None
 
 
@@ -89,7 +91,7 @@ def rounding_of(plan: Any, log_weights: Array, log_z: float) -> float:
         return max(_SINGLE * max(1.0, abs(float(log_weights.mean()))), _rounding_of_parameters(model.signed_form))
     if model is None or not math.isfinite(model.highest):  # Gaussians
         return 0.0
-    if plan.engine == "numba":
+    if plan.engine != "numpy":
         size = model.signed_form.size
     else:  # a state that matters has all its terms within about this of their largest values
         size = model.highest + max(0.0, model.highest - log_z) + 750.0 + model.n_variables

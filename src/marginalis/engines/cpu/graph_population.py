@@ -9,12 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...checks import Array
-from ...models.forms import SignedForm, total
 from ...models.units import Categorical, Gaussian, Units
 from ...random import HIDDEN, VISIBLE
-from ...sampling.loop import Path, less
+from ...sampling.loop import Path
 from ...sampling.plan import Plan
-from ...sampling.settle import signed_base
+from ...sampling.signed import SignedPath, signed_path
 from ...simd.draws import TILE
 from ...simd.vector import LANES, aligned
 from .graph_kernel import anneal_graph
@@ -63,27 +62,19 @@ class Component(NamedTuple):
 def prepare(plan: Plan) -> Prepared:
     """Lay out a plan for the kernel."""
     model, base, swap = plan.oriented()
-    form = model.signed_form
-    if base.is_coupled:
-        start = _signed_start(plan)
-        b0, c0, weights0, lateral0 = start.visible_bias, start.hidden_bias, start.weights, start.lateral
-        constant = form.constant - start.constant
-    else:
-        b0, c0 = signed_base(form, base)
-        weights0 = lateral0 = None
-        constant = form.constant - form.visible[0] * total(base.visible) - form.hidden[0] * total(base.hidden)
+    path = signed_path(plan)
+    b0, c0, weights, lateral, lateral0 = path.base_v, path.base_h, path.weights, path.lateral, path.lateral0
     dtype = np.float32 if plan.precision == "single" else np.float64
-    weights, lateral = less(form.weights, weights0), less(form.lateral, lateral0)
 
     def pad(x: Array) -> np.ndarray:
         return np.pad(x, (0, -len(x) % TILE)).astype(dtype)
 
-    slope_v, slope_h = pad(form.visible_bias - b0), pad(form.hidden_bias - c0)
+    slope_v, slope_h = pad(path.slope_v), pad(path.slope_h)
     states = isinstance(model.visible_units, Categorical)
     ties = _Ties(lateral, lateral0, len(b0), states)
     below, above_ = ties.split(lateral)
     packed = pack_lists if states and ties.any else pack
-    component, pull = _component(plan, form, dtype)
+    component, pull = _component(path, dtype)
     before = None if below is None else packed(below, dtype)
     into = _stacked(above_, weights, pull and -pull[0], len(slope_v), len(slope_h))
     after = packed(into, dtype)
@@ -91,7 +82,7 @@ def prepare(plan: Plan) -> Prepared:
         before, after = pack_lists(below, dtype), pack_lists(into, dtype)
     into0 = None
     if base.is_coupled or pull:
-        start_weights = sp.csr_array(weights.shape) if weights0 is None else weights0
+        start_weights = sp.csr_array(weights.shape) if path.weights0 is None else path.weights0
         into0 = packed(
             _stacked(ties.outside(lateral0), start_weights, pull and pull[0], len(slope_v), len(slope_h)), dtype
         )
@@ -99,7 +90,7 @@ def prepare(plan: Plan) -> Prepared:
         _side(model.natural.visible_units, len(b0), dtype),
         _side(model.natural.hidden_units, len(c0), dtype),
         pack(weights, dtype),
-        None if weights0 is None else pack(weights0, dtype),
+        None if path.weights0 is None else pack(path.weights0, dtype),
         before,
         after,
         into0,
@@ -116,16 +107,11 @@ def prepare(plan: Plan) -> Prepared:
         (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN),
         component,
     )
-    entries = sum(w.nnz if sp.issparse(w) else w.size for w in (weights, lateral, weights0, lateral0) if w is not None)
+    couplings = [w for w in (weights, lateral, path.weights0, lateral0) if w is not None]
+    entries = sum(w.nnz if sp.issparse(w) else w.size for w in couplings)
     operations = 2 * entries + 60 * (len(b0) + len(c0))
-    constants = constant * (plan.betas - plan.betas[0])
-    return Prepared(laid_out, len(b0), dtype, constants, *form.visible, operations)  # type: ignore[arg-type]
-
-
-def _signed_start(plan: Plan) -> Any:
-    """Return the base, a model of its own, in spins."""
-    model, base, _ = plan.oriented()
-    return model.with_natural(base.weights, base.visible, base.hidden, base.lateral).signed_form
+    constants = path.constants(plan.betas)
+    return Prepared(laid_out, len(b0), dtype, constants, path.offset, path.scale, operations)  # type: ignore[arg-type]
 
 
 def _side(units: Units, features: int, dtype: type) -> Any:
@@ -150,13 +136,11 @@ def _stacked(inside: Any, weights: Any, pull: Any, rows: int, others: int) -> An
     return sp.csr_array(sp.vstack(parts))
 
 
-def _component(plan: Plan, form: SignedForm, dtype: type) -> tuple[Component | None, tuple[Array] | None]:
+def _component(path: SignedPath, dtype: type) -> tuple[Component | None, tuple[Array] | None]:
     """Return the component of a mixture as a variable, and its fields on the sampled units (in a tuple)."""
-    if plan.mixture is None:
+    fields, own = path.component_fields, path.component_weights
+    if fields is None or own is None:
         return None, None
-    offset, scale = form.visible
-    fields = scale * plan.mixture.fields
-    own = plan.mixture.weights + offset * plan.mixture.fields.sum(axis=1)
     padded: np.ndarray = np.pad(own, (0, -len(own) % TILE)).astype(dtype)
     side = States(np.array([0, len(own)], dtype=np.int64))
     return Component(side, pack(-fields.T, dtype), pack(fields.T, dtype), -padded, padded), (fields,)

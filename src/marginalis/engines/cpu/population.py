@@ -9,10 +9,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ...checks import Array
-from ...models.forms import total
 from ...random import HIDDEN, VISIBLE
 from ...sampling.plan import Plan
-from ...sampling.settle import signed_base
+from ...sampling.signed import signed_path
 from ...simd.draws import TILE
 from ...simd.functions import HAS_AVX512
 from ...simd.lookup import SPINS
@@ -57,39 +56,37 @@ class Prepared(NamedTuple):
 def prepare(plan: Plan) -> Prepared:
     """Lay out a plan for the kernel."""
     model, base, swap = plan.oriented()
-    form = model.signed_form
-    b0, c0 = signed_base(form, base)
-    constant = form.constant - form.visible[0] * total(base.visible) - form.hidden[0] * total(base.hidden)
+    path = signed_path(plan)
     dtype = np.float32 if plan.precision == "single" else np.float64
 
     def pad(x: Array) -> np.ndarray:
         return np.pad(x, (0, -len(x) % TILE)).astype(dtype)
 
     uniform = base.is_uniform
-    slope_v, slope_h = pad(form.visible_bias - b0), pad(form.hidden_bias - c0)
-    looked_up = _is_looked_up(plan, form.weights)
+    slope_v, slope_h = pad(path.slope_v), pad(path.slope_h)
+    looked_up = _is_looked_up(plan, path.weights)
     if looked_up:
-        up, down = pack_tables(_with_slopes(form.weights, slope_v, len(slope_h))), pack_tables(form.weights.T)
+        up, down = pack_tables(_with_slopes(path.weights, slope_v, len(slope_h))), pack_tables(path.weights.T)
     else:
-        up, down = pack(form.weights, dtype), pack(form.weights.T, dtype)
+        up, down = pack(path.weights, dtype), pack(path.weights.T, dtype)
     laid_out = Model(
-        pack_flips(form.weights, up, dtype) if plan.transition == "metropolis" else None,
+        pack_flips(path.weights, up, dtype) if plan.transition == "metropolis" else None,
         plan.sweeps,
         up,
         down,
         slope_v,
         slope_h,
-        None if uniform else pad(b0),
-        None if uniform else pad(c0),
+        None if uniform else pad(path.base_v),
+        None if uniform else pad(path.base_h),
         plan.betas.astype(dtype),
         np.diff(plan.betas),
         np.uint64(plan.seed),
         (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN),
     )
-    entries = form.weights.nnz if sp.issparse(form.weights) else form.weights.size
+    entries = path.weights.nnz if sp.issparse(path.weights) else path.weights.size
     operations = (1 if looked_up else 2 + 20 * plan.sweeps) * entries + 40 * model.n_variables
-    constants = constant * (plan.betas - plan.betas[0])
-    return Prepared(laid_out, model.n_visible, dtype, constants, *form.visible, operations, looked_up)
+    constants = path.constants(plan.betas)
+    return Prepared(laid_out, model.n_visible, dtype, constants, path.offset, path.scale, operations, looked_up)
 
 
 def _is_looked_up(plan: Plan, weights: Any) -> bool:

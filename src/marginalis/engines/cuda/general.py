@@ -1,0 +1,205 @@
+"""Any model: plans laid out for `general.cu`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ...checks import Array
+from ...gpu.device import Device
+from ...models.units import Categorical, Gaussian, Units
+from ...sampling.loop import Path as Reference
+from ...sampling.plan import Plan
+from ...sampling.signed import SignedPath, signed_path
+from .population import OnDevice, Prepared, prepared, real_type, rows_of, words_of
+
+SOURCE = Path(__file__).with_name("general.cu")
+_BLOCK = 128
+_SECONDS = 4e-13  # of a chain·step and coupling, about
+_EVEN = 8  # inputs of a unit, up to which all lists are made equally long
+
+
+class LaidOut(NamedTuple):
+    """A plan in the kernel's terms."""
+
+    macros: dict[str, object]
+    arguments: tuple[Any, ...]  # all that do not change from launch to launch
+    units: tuple[int, int]  # features of both sides, with padding
+    features: int  # of the sampled side
+    scratch: int  # numbers per chain
+
+
+def _lists(device: Device, couplings: Any, shape: tuple[int, int], dtype: type, even: bool = False) -> tuple[Any, ...]:
+    """Couplings [input, unit], padded to a shape, as lists of the inputs of every unit; and their length if even."""
+    if couplings is None:
+        return None, None, None, 0
+    links = sp.coo_array(couplings)
+    into = sp.csr_array((links.data, links.coords[::-1]), shape=shape[::-1])
+    into.sort_indices()
+    lengths = np.diff(into.indptr)
+    length = int(lengths.max(initial=0)) if even else 0
+    if not 0 < length <= _EVEN:
+        whole = into.indptr.astype(np.int32), into.indices.astype(np.int32), into.data.astype(dtype)
+        return *(device.upload(x) for x in whole), 0
+    inputs: np.ndarray = np.zeros((shape[1], length), np.int32)
+    weights: np.ndarray = np.zeros((shape[1], length), dtype)
+    places = np.arange(into.nnz) - np.repeat(into.indptr[:-1], lengths), np.repeat(np.arange(shape[1]), lengths)
+    inputs[places[::-1]], weights[places[::-1]] = into.indices, into.data
+    return None, device.upload(inputs), device.upload(weights), length
+
+
+def _side(
+    device: Device, units: Units, features: int, dtype: type
+) -> tuple[int, tuple[Any, int], tuple[Any, Any], int]:
+    """Kind of a side, the first features of its variables, 1/γ and 1/√γ of Gaussians, most features of a variable."""
+    if isinstance(units, Gaussian):
+        variance = 1.0 / units.gamma
+        both = tuple(device.upload(_fours(x, dtype)) for x in (variance, np.sqrt(variance)))
+        return 1, (None, features), both, 0
+    if isinstance(units, Categorical):
+        counts = units.counts(features)
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        return 2, (device.upload(starts), len(counts)), (None, None), int(counts.max(initial=0))
+    return 0, (None, features), (None, None), 0
+
+
+def _fours(values: Array, dtype: type) -> np.ndarray:
+    """Pad with zeros to whole fours, along the last axis."""
+    padding = [(0, 0)] * (values.ndim - 1) + [(0, -values.shape[-1] % 4)]
+    return np.ascontiguousarray(np.pad(values, padding), dtype)
+
+
+def _stacked(lateral: Any, weights: Any, rows: int) -> Any:
+    """Couplings into the sampled units from the array of all: the sampled ones, padded, then the summed-out ones."""
+    n, _ = weights.shape
+    inside = sp.csr_array((n, n)) if lateral is None else sp.csr_array(lateral)
+    return sp.vstack([inside, sp.csr_array((rows - n, n)), sp.csr_array(weights.T)])
+
+
+def _before(path: SignedPath, owners: NDArray[np.int64]) -> Any:
+    """Couplings from the sampled variables before each, and the rest of those among them."""
+    if path.lateral is None:
+        return None, None
+    links = sp.coo_array(path.lateral)
+    rows, columns = links.coords
+    shape = path.lateral.shape
+    earlier = owners[rows] < owners[columns]
+    return tuple(
+        sp.csr_array((links.data[kept], (rows[kept], columns[kept])), shape=shape) for kept in (earlier, ~earlier)
+    )
+
+
+class Population(OnDevice):
+    """Chains of any model: states [unit, chain], or [unit, word] where 32 chains share a word of spins."""
+
+    def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
+        super().__init__(plan, prepared, chains)
+        laid_out: LaidOut = prepared.laid_out
+        self.spins = laid_out.macros["SPINS"] is not None
+        units = sum(laid_out.units)
+        shape, dtype = ((units, self.room // 32), np.uint32) if self.spins else ((units, self.room), real_type(plan))
+        self.x = self.device.zeros(shape, dtype)
+        self.scratch = self.device.zeros((max(1, laid_out.scratch), self.room), real_type(plan))
+        self.rises = self.device.zeros((self.room,), np.float64)
+        start = None if plan.start is None else plan.start[chains.start : chains.stop]
+        if start is None and plan.mixture is not None:
+            start = Reference(plan, chains).start()[: len(chains)]
+        if start is not None:
+            rows = self.signed(start)
+            states = words_of(rows) if self.spins else rows.T.astype(dtype)
+            self.x[: len(states)] = self.device.upload(np.ascontiguousarray(states))
+            self.fresh = 2
+
+    @staticmethod
+    def prepare(plan: Plan, device: Device) -> Prepared:
+        """Lay out a plan for the kernel."""
+        model, base, _ = plan.oriented()
+        path, dtype = signed_path(plan), real_type(plan)
+        features = len(path.base_v), len(path.base_h)
+        kind_v, variables_v, gauss_v, most_v = _side(device, model.natural.visible_units, features[0], dtype)
+        kind_h, variables_h, gauss_h, most_h = _side(device, model.natural.hidden_units, features[1], dtype)
+        n, m = (x if kind == 2 else -(-x // 4) * 4 for x, kind in zip(features, (kind_v, kind_h), strict=True))
+        before, after = _before(path, model.visible_units.owners(features[0]))
+        start = None
+        if base.is_coupled:
+            weights0 = sp.csr_array(features) if path.weights0 is None else path.weights0
+            start = _stacked(path.lateral0, weights0, n)
+        *up, length_up = _lists(device, path.weights, (n, m), dtype, even=True)
+        *then, length_after = _lists(device, _stacked(after, path.weights, n), (n + m, n), dtype, even=True)
+        up0 = _lists(device, path.weights0 if start is None else weights0, (n, m), dtype)[:3]
+        lists = (
+            *up,
+            *up0,
+            *_lists(device, before, (n, n), dtype)[:3],
+            *then,
+            *_lists(device, start, (n + m, n), dtype)[:3],
+        )
+        metropolis = plan.transition == "metropolis"
+        macros: dict[str, object] = {
+            "KIND_V": kind_v,
+            "KIND_H": kind_h,
+            "LATERAL": int(before is not None),
+            "COUPLED": None if start is None else 1,
+            "LENGTH_UP": length_up,
+            "LENGTH_AFTER": length_after,
+            "DOUBLE": 1 if plan.precision == "double" else None,
+            "SPINS": 1 if kind_v == kind_h == 0 else None,
+            "METROPOLIS": 1 if metropolis else None,
+        }
+        fields, own = path.component_fields, path.component_weights
+        components = 0 if own is None else len(own)
+        padded = _fours if kind_v != 2 else np.ascontiguousarray
+        mixture = [None, None]
+        if own is not None and fields is not None:
+            mixture = [device.upload(np.ascontiguousarray(own, dtype)), device.upload(padded(fields, dtype))]
+        biases = [device.upload(_fours(x, dtype)) for x in (path.slope_v, path.slope_h, path.base_v, path.base_h)]
+        arguments = (
+            np.int32(n), np.int32(m),
+            variables_v[0], variables_h[0], np.int32(variables_v[1]), np.int32(variables_h[1]),
+            *lists, *biases, *gauss_v, *gauss_h, np.int32(components), *mixture, np.int32(plan.sweeps),
+        )  # fmt: skip
+        scratch = max(2 * max(most_v, most_h, components), n if metropolis else 0)
+        couplings = [x for x in (path.weights, path.lateral, path.weights0, path.lateral0) if x is not None]
+        entries = 2 * sum(x.nnz if sp.issparse(x) else x.size for x in couplings) + 50 * (n + m) + components * n
+        seconds = _SECONDS * (entries + (20 * plan.sweeps * path.weights.size if metropolis else 0))
+        size = np.dtype(dtype).itemsize
+        bytes_per_chain = scratch * size + ((n + m) // 8 if macros["SPINS"] else (n + m) * size)
+        laid_out = LaidOut(macros, arguments, (n, m), features[0], scratch)
+        return prepared(plan, device, path, bytes_per_chain, seconds, laid_out)
+
+    def launch(self, to_step: int) -> None:
+        """Start the kernel that takes the steps."""
+        laid_out, prepared, plan = self.prepared.laid_out, self.prepared, self.plan
+        kernel = self.device.kernel([SOURCE], laid_out.macros)
+        kernel(
+            -(-self.room // _BLOCK), _BLOCK, 0, *laid_out.arguments,
+            prepared.betas, prepared.differences, *prepared.address, self.first,
+            np.int64(self.room), self.x, self.scratch, self.rises, self.weights, self.joint,
+            np.int32(self.step), np.int32(to_step), np.int32(plan.steps), np.int32(self.fresh),
+        )  # fmt: skip
+
+    def signed_states(self) -> Array:
+        """States of the sampled side, [chain, unit]."""
+        states = self.device.download(self.x[: self.prepared.laid_out.features])
+        if self.spins:
+            return rows_of(states, len(self.chains))
+        return np.ascontiguousarray(states[:, : len(self.chains)].T, np.float64)
+
+    def choose(self, ancestors: NDArray[np.int64]) -> None:
+        """Go on from the states of these chains, one for each; log-weights stay where they are."""
+        places = self.padded(ancestors)
+        if self.spins:
+            chosen = self.device.zeros(self.x.shape, np.uint32)
+            gather = self.device.kernel([SOURCE], self.prepared.laid_out.macros, "gather")
+            n = np.int32(self.prepared.laid_out.features)
+            gather(
+                -(-self.room // _BLOCK), _BLOCK, 0, n, self.device.upload(places), np.int64(self.room), self.x, chosen
+            )
+            self.x = chosen
+        else:
+            self.x = self.device.take(self.x, places, 1)
+        self.fresh = 2  # what goes with the states is computed anew

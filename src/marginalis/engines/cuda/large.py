@@ -1,0 +1,205 @@
+"""Large dense models of spins on two independent sides: plans laid out for `large.cu`."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ...checks import Array
+from ...gpu.device import Device
+from ...sampling.plan import Plan
+from ...sampling.signed import signed_path
+from .population import OnDevice, Prepared, prepared
+
+SOURCE = Path(__file__).with_name("large.cu")
+_ROWS, _UNITS, _INPUTS = 128, 64, 32  # chains and units of a block; inputs of one product
+_STAGES = 3 * 2 * 8 * 3 * 32 * 8  # bytes of weights in shared memory
+_MOST_WORDS = 119  # of a chain's spins, to fit beside them
+_MOST_NUMBER = 8_300_000  # what three signed bytes can hold, nearly
+_FULL = 100  # couplings that are zero are as cheap as others, which are this many times cheaper than in lists
+_SECONDS = 1.2e-14  # of a chain·step and coupling, about
+
+
+class Half(NamedTuple):
+    """Half a step, on the GPU: the weights into a side, and its units."""
+
+    words: int  # of the side that it reads, and of the one it draws
+    out_words: int
+    units: int
+    weights: tuple[Any, Any]  # packed, and their bands
+    columns: tuple[Any, ...]  # scale, slope, base, high, low
+
+
+class LaidOut(NamedTuple):
+    """A plan in the kernels' terms."""
+
+    up: Half
+    down: Half
+    macros: dict[str, object]
+    unit: np.float32  # what is added up in whole numbers is multiplied by these
+    unit_v: np.float32
+
+
+def serves(plan: Plan) -> bool:
+    """Whether a plan is for this kernel."""
+    model, base, _ = plan.oriented()
+    if model.spin_form is None or not model.is_bipartite or base.is_coupled or plan.mixture is not None:
+        return False
+    n, m = model.n_visible, model.n_hidden
+    if (
+        plan.transition != "gibbs"
+        or plan.precision != "single"
+        or not (min(n, m) > 0 and max(n, m) <= 32 * _MOST_WORDS)
+    ):
+        return False
+    w = model.weights
+    return not sp.issparse(w) or _band_area(w) + _band_area(w.T) <= 2 * _FULL * w.nnz
+
+
+def _bands(filled: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """First and last group of inputs that matter for each 64 units, from whether a group matters, [group, 64 units]."""
+    groups = len(filled)
+    some = filled.any(axis=0)
+    first = np.where(some, filled.argmax(axis=0), 0)
+    last = np.where(some, groups - filled[::-1].argmax(axis=0), 0)
+    return np.stack([first, last], axis=1).astype(np.int32)
+
+
+def _filled(weights: Any, words: int, tiles: int) -> NDArray[np.bool_]:
+    rows, columns = sp.coo_array(weights).coords if sp.issparse(weights) else np.nonzero(weights)
+    filled = np.zeros((words, tiles), dtype=bool)
+    filled[rows // _INPUTS, columns // _UNITS] = True
+    return filled
+
+
+def _band_area(weights: Any) -> int:
+    n, m = weights.shape
+    bands = _bands(_filled(weights, -(-n // _INPUTS), -(-m // _UNITS)))
+    return _INPUTS * _UNITS * int((bands[:, 1] - bands[:, 0]).sum())
+
+
+def pack(weights: Array) -> tuple[NDArray[np.int8], Array, NDArray[np.int32], NDArray[np.int32]]:
+    """Weights [input, unit], whole tiles, as three bytes each where the kernel wants them; scales; sums of the weights.
+
+    A weight is (65536·d2 + 256·d1 + d0)·scale with signed bytes d. The sums are those of 256·d2 + d1 and of d0.
+    """
+    inputs, units = weights.shape
+    largest = np.abs(weights).max(axis=0, initial=0.0)
+    scale = np.exp2(-np.floor(np.log2(_MOST_NUMBER / np.where(largest > 0.0, largest, 1.0))))
+    whole = np.rint(weights / scale).astype(np.int64)
+    low = (whole + 128) % 256 - 128
+    rest = (whole - low) // 256
+    middle = (rest + 128) % 256 - 128
+    digits = np.stack([low, middle, (rest - middle) // 256]).astype(np.int8)
+    lane = np.arange(32)
+    g, q = lane // 4, lane % 4
+    k = 8 * np.arange(4) + q[:, None, None] + 4 * np.arange(2)[:, None]  # [lane, register, byte]
+    j = np.arange(8)[:, None]
+    column = 16 * (j // 2) + 4 * (g // 2) + 2 * (j % 2) + g % 2  # [eight columns, lane]
+    cut = digits.reshape(3, inputs // _INPUTS, _INPUTS, units // _UNITS, _UNITS)
+    picked = cut[:, :, k[None], :, column[:, :, None, None]]
+    # advanced indices come first: [eight columns, lane, register, place, byte, group, tile]
+    packed = picked.transpose(6, 5, 0, 4, 1, 2, 3)
+    return np.ascontiguousarray(packed), scale, rest.sum(axis=0).astype(np.int32), low.sum(axis=0).astype(np.int32)
+
+
+def _half(device: Device, weights: Array, slope: Array, base: Array) -> Half:
+    inputs, units = weights.shape
+    padded = np.pad(weights, ((0, -inputs % _UNITS), (0, -units % _UNITS)))
+    words, tiles = len(padded) // _INPUTS, padded.shape[1] // _UNITS
+    packed, scale, high, low = pack(padded)
+    own = [np.pad(x, (0, -units % _UNITS)) + 0.0 for x in (slope, base)]
+    columns = [x.astype(np.float32) for x in (scale, *own)] + [high, low]
+    uploaded = device.upload(packed), device.upload(_bands(_filled(padded, words, tiles)))
+    return Half(words, 2 * tiles, units, uploaded, tuple(device.upload(x) for x in columns))
+
+
+def _unit(most: float) -> np.float32:
+    """Return the power of 2 to multiply by before rounding what is at most this large, for sums of 32 of them."""
+    return np.float32(2.0 ** math.floor(25 - math.log2(max(most, 1e-30))))
+
+
+class Population(OnDevice):
+    """Chains whose spins are bits of words, [chain, word]."""
+
+    def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
+        super().__init__(plan, prepared, chains)
+        laid_out: LaidOut = prepared.laid_out
+        device, n = self.device, len(chains)
+        self.v = device.zeros((n, laid_out.up.words), np.uint32)
+        self.h = device.zeros((n, laid_out.down.words), np.uint32)
+        self.gained = device.zeros((n,), np.int64)
+        self.gained_joint = None if self.joint is None else device.zeros((n,), np.int64)
+        self.rises = device.zeros((2, n), np.int64)
+        if plan.start is not None:
+            rows = self.signed(plan.start[chains.start : chains.stop])[:n]
+            bits = np.packbits(np.pad(rows, ((0, 0), (0, -rows.shape[1] % _UNITS))) > 0, axis=1, bitorder="little")
+            self.v, self.fresh = device.upload(bits.view(np.uint32)), 2
+
+    @staticmethod
+    def prepare(plan: Plan, device: Device) -> Prepared:
+        """Lay out a plan for the kernel."""
+        path = signed_path(plan)
+        weights = path.weights.toarray() if sp.issparse(path.weights) else path.weights
+        up = _half(device, weights, path.slope_h, path.base_h)
+        down = _half(device, weights.T, path.slope_v, path.base_v)
+        reach = float((np.abs(path.slope_h) + np.abs(weights).sum(axis=0)).max())
+        macros: dict[str, object] = {"JOINT": 1 if plan.method == "ais" else None}
+        most = float(np.abs(np.diff(plan.betas)).max()) * reach, float(np.abs(path.slope_v).max())
+        laid_out = LaidOut(up, down, macros, _unit(most[0]), _unit(most[1]))
+        size = 4 * (up.words + down.words) + 40
+        return prepared(plan, device, path, size, _SECONDS * (weights.size + 1e5), laid_out)
+
+    def launch(self, to_step: int) -> None:
+        """Start the kernels that take the steps."""
+        laid_out, plan, n = self.prepared.laid_out, self.plan, len(self.chains)
+        keys, sides = self.prepared.address[:20], self.prepared.address[20:]
+        units = laid_out.unit, laid_out.unit_v
+        summing = self.device.kernel([SOURCE], {**laid_out.macros, "SUMMED": 1}, "half_step")
+        sampling = self.device.kernel([SOURCE], {}, "half_step")
+        if self.fresh:
+            start, down = self.device.kernel([SOURCE], {}, "start"), laid_out.down
+            start(
+                -(-n // 128), 128, 0, self.v, np.int32(down.out_words), np.int32(down.units), *down.columns[1:3],
+                *keys, sides[0], self.first, np.int32(n), np.int32(self.step), np.int32(self.fresh == 1), units[1],
+                self.rises,
+            )  # fmt: skip
+        sums = self.gained, self.gained_joint, self.rises, self.weights, self.joint
+        path = self.prepared.betas, self.prepared.differences
+        turns = (
+            (summing, laid_out.up, self.v, self.h, sides[1]),
+            (sampling, laid_out.down, self.h, self.v, sides[0]),
+        )
+        fixed = [
+            (
+                kernel,
+                (-(-n // _ROWS), half.out_words // 2),
+                _STAGES + 4 * _ROWS * (half.words | 1),
+                (read, np.int32(half.words), drawn, np.int32(half.out_words), np.int32(half.units), *half.weights,
+                 *half.columns, *path, *keys, side, self.first, np.int32(n)),
+            )
+            for kernel, half, read, drawn, side in turns
+        ]  # fmt: skip
+        for k in range(self.step + 1, to_step + 1):
+            for kernel, blocks, shared, arguments in fixed if k < plan.steps else fixed[:1]:
+                kernel(blocks, 2 * _ROWS, shared, *arguments, np.int32(k), *units, *sums)
+
+    def _weights(self, of: Any) -> Array:
+        gained = self.gained if of is self.weights else self.gained_joint
+        return super()._weights(of) + self.device.download(gained) / float(self.prepared.laid_out.unit)
+
+    def signed_states(self) -> Array:
+        """States of the sampled side, [chain, unit]."""
+        words = self.device.download(self.v)
+        units = self.prepared.laid_out.down.units
+        bits = np.unpackbits(words.view(np.uint8), axis=1, count=units, bitorder="little")
+        return 2.0 * bits.astype(np.float64) - 1.0
+
+    def choose(self, ancestors: NDArray[np.int64]) -> None:
+        """Go on from the states of these chains, one for each; log-weights stay where they are."""
+        self.v, self.fresh = self.device.take(self.v, ancestors, 0), 2

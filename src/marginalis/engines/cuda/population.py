@@ -1,0 +1,135 @@
+"""What the populations of all kernels share: log-weights on the GPU, and launches of bounded length."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...checks import Array
+from ...gpu.device import Device
+from ...random import HIDDEN, KEY_STEPS, MASK, VISIBLE
+from ...sampling.plan import Plan
+
+_LAUNCH_SECONDS = 0.1  # so that an interrupt is prompt
+_STEP_SECONDS = 1e-6  # of one step, however few the chains
+
+
+class Prepared(NamedTuple):
+    """What the populations of one plan share."""
+
+    device: Device
+    betas: Any
+    differences: Any  # β_k − β_{k−1}
+    address: tuple[np.uint32, ...]  # of random numbers: the keys, and the two sides
+    constants: Array  # what the change to spins adds to every log-weight up to each step
+    offset: float  # a sampled unit is offset + scale·(what the kernel has)
+    scale: float
+    bytes_per_chain: int
+    seconds: float  # of one chain·step, where the GPU is busy; a guess
+    laid_out: Any  # by each kernel in its own way
+
+
+def prepared(plan: Plan, device: Device, path: Any, bytes_per_chain: int, seconds: float, laid_out: Any) -> Prepared:
+    """Gather what the populations of a plan share."""
+    dtype = real_type(plan)
+    sides = (HIDDEN, VISIBLE) if plan.oriented()[2] else (VISIBLE, HIDDEN)
+    return Prepared(
+        device,
+        device.upload(plan.betas.astype(dtype)),
+        device.upload(np.diff(plan.betas)),
+        (*round_keys(plan.seed), np.uint32(sides[0]), np.uint32(sides[1])),
+        path.constants(plan.betas),
+        path.offset,
+        path.scale,
+        bytes_per_chain + 32,
+        seconds,
+        laid_out,
+    )
+
+
+def real_type(plan: Plan) -> type:
+    """Return the kind of number that states and fields are made of."""
+    return np.float32 if plan.precision == "single" else np.float64
+
+
+def round_keys(seed: int) -> tuple[np.uint32, ...]:
+    """Return the keys of the ten rounds of Philox, two by two, as the kernels take them."""
+    pair = seed & MASK, seed >> 32
+    return tuple(
+        np.uint32((key + r * step) & MASK) for r in range(10) for key, step in zip(pair, KEY_STEPS, strict=True)
+    )
+
+
+class OnDevice(ABC):
+    """Chains on a GPU, all at the same step. AIS carries the weights of mAIS along, on the same path."""
+
+    def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
+        self.plan, self.prepared, self.chains, self.step = plan, prepared, chains, 0
+        self.device = prepared.device
+        self.first = np.uint32(plan.first_chain + chains.start)
+        self.room = -(-len(chains) // 32) * 32  # chains in whole warps
+        self.weights = self.device.zeros((self.room,), np.float64)
+        self.joint = self.device.zeros((self.room,), np.float64) if plan.method == "ais" else None
+        self.fresh = 1  # the states are still to be drawn from the base
+        rate = max(prepared.seconds * len(chains), _STEP_SECONDS)
+        self.stride = max(1, int(_LAUNCH_SECONDS / rate))
+
+    @abstractmethod
+    def launch(self, to_step: int) -> None:
+        """Start the kernel that takes the steps."""
+
+    @abstractmethod
+    def signed_states(self) -> Array:
+        """States of the sampled side as the kernel has them, [chain, unit]; spins are ±1."""
+
+    @abstractmethod
+    def choose(self, ancestors: NDArray[np.int64]) -> None:
+        """Go on from the states of these chains, one for each; log-weights stay where they are."""
+
+    def advance(self, to_step: int) -> None:
+        """Take steps until `to_step` of them have been taken in all."""
+        self.launch(to_step)
+        self.step, self.fresh = to_step, 0
+        if to_step < self.plan.steps:
+            self.device.wait()
+
+    @property
+    def log_weights(self) -> Array:
+        """Return ln W of the plan's own method."""
+        return self._weights(self.weights if self.joint is None else self.joint)
+
+    @property
+    def marginal_log_weights(self) -> Array:
+        """Return ln Λ, also where the plan is AIS."""
+        return self._weights(self.weights)
+
+    def _weights(self, of: Any) -> Array:
+        return self.device.download(of)[: len(self.chains)] + self.prepared.constants[self.step]
+
+    def states(self) -> Array:
+        """Return the states of the sampled side, [chain, feature], in the model's units."""
+        return self.prepared.offset + self.prepared.scale * self.signed_states()
+
+    def signed(self, states: Array) -> Array:
+        """Return states of the model's units as the kernel has them, with rows for all that it carries along."""
+        rows = np.ones((self.room, states.shape[1]))
+        rows[: len(states)] = (states - self.prepared.offset) / self.prepared.scale
+        return rows
+
+    def padded(self, ancestors: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return a chain to go on from for all that are carried along."""
+        return np.pad(ancestors, (0, self.room - len(ancestors)))
+
+
+def words_of(rows: Array) -> NDArray[np.uint32]:
+    """Signs of rows [chain, unit] as bits, [unit, chain // 32]."""
+    return np.ascontiguousarray(np.packbits((rows > 0).T, axis=1, bitorder="little")).view(np.uint32)
+
+
+def rows_of(words: NDArray[np.uint32], chains: int) -> Array:
+    """Return the ±1 [chain, unit] that `words_of` makes words of."""
+    bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, count=chains, bitorder="little")
+    return 2.0 * bits.T.astype(np.float64) - 1.0

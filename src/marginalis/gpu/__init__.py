@@ -1,0 +1,1 @@
+"""The GPU as the package sees it: arrays, and kernels that are compiled at run time."""

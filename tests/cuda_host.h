@@ -1,0 +1,111 @@
+// The kernels of the GPU as C++ for the host: the threads of a block take turns, in fibers.
+#include <math.h>
+#include <string.h>
+#include <ucontext.h>
+
+#define __global__
+#define __launch_bounds__(...)
+struct Place { int x, y; };
+static Place threadIdx, blockIdx, blockDim;
+static int blocks_x, blocks_y, block_size;
+static unsigned char shared_memory[1 << 18];
+#define SHARED_BYTES(name) unsigned char *name = shared_memory
+#define SHARED(type, name, from, count) const type *name = from
+#define SYNC_WARP()
+#define WRITE_BIT(word, lane, up) { if (up) word |= 1u << (lane); else word &= ~(1u << (lane)); }
+
+static const int MOST = 256;
+static ucontext_t scheduler, fibers[MOST];
+static int current;
+static void pause_fiber()
+{
+    int mine = current;
+    swapcontext(&fibers[mine], &scheduler);
+    threadIdx.x = mine;
+}
+static void __syncthreads() { pause_fiber(); }
+
+// All threads come by in turn: when one goes on, the others of its warp have left their values here.
+template <class T> struct Exchange {
+    T left[2][MOST];
+    int turn[MOST];
+    const T *pass(T value)
+    {
+        int now = turn[current]++ & 1;
+        left[now][current] = value;
+        pause_fiber();
+        return left[now];
+    }
+};
+template <class T> static T __shfl_xor_sync(unsigned, T value, int other)
+{
+    static Exchange<T> exchange;
+    return exchange.pass(value)[current ^ other];
+}
+static unsigned __ballot_sync(unsigned, unsigned word)
+{
+    static Exchange<unsigned> exchange;
+    const unsigned *words = exchange.pass(word);
+    unsigned all = 0;
+    for (int lane = 0; lane < 32; ++lane) all |= (unsigned)(words[current / 32 * 32 + lane] != 0) << lane;
+    return all;
+}
+static unsigned __brev(unsigned x)
+{
+    unsigned y = 0;
+    for (int i = 0; i < 32; ++i) y |= (x >> i & 1u) << (31 - i);
+    return y;
+}
+static unsigned __funnelshift_l(unsigned low, unsigned high, int n) { return high << n | low >> (32 - n); }
+static void atomicAdd(unsigned long long *to, unsigned long long what) { *to += what; }
+static void host_copy(void *to, const void *from, int bytes) { memcpy(to, from, bytes); }
+
+// mma.m16n8k32 of signed bytes, with the operands where the PTX manual says
+struct Operands { signed char a[4][4], b[2][4]; };
+static void host_multiply(int *c, const unsigned *a, unsigned b0, unsigned b1)
+{
+    static Exchange<Operands> exchange;
+    Operands mine;
+    memcpy(mine.a, a, 16), memcpy(mine.b[0], &b0, 4), memcpy(mine.b[1], &b1, 4);
+    const Operands *warp = exchange.pass(mine) + current / 32 * 32;
+    int g = current % 32 / 4, q = current % 4;
+    for (int i = 0; i < 4; ++i)
+        for (int k = 0; k < 32; ++k) {
+            int column = 2 * q + i % 2, from = k % 16 / 4, byte = k % 4;
+            c[i] += warp[4 * g + from].a[i / 2 + 2 * (k / 16)][byte] * warp[4 * column + from].b[k / 16][byte];
+        }
+}
+
+template <auto Kernel> struct Host;
+template <class... A, void (*Kernel)(A...)> struct Host<Kernel> {
+    static void run(A... arguments)
+    {
+        auto call = [&]() { Kernel(arguments...); };
+        static decltype(&call) work;
+        static char stacks[MOST][1 << 16];
+        static bool done[MOST];
+        work = &call;
+        blockDim.x = block_size;
+        for (blockIdx.y = 0; blockIdx.y < blocks_y; ++blockIdx.y)
+            for (blockIdx.x = 0; blockIdx.x < blocks_x; ++blockIdx.x) {
+                int left = block_size;
+                for (int i = 0; i < block_size; ++i) {
+                    done[i] = false;
+                    getcontext(&fibers[i]);
+                    fibers[i].uc_stack.ss_sp = stacks[i];
+                    fibers[i].uc_stack.ss_size = sizeof stacks[i];
+                    fibers[i].uc_link = &scheduler;
+                    makecontext(&fibers[i], (void (*)()) + []() { (*work)(); done[current] = true; }, 0);
+                }
+                while (left)
+                    for (int i = 0; i < block_size; ++i)
+                        if (!done[i]) {
+                            current = threadIdx.x = i;
+                            swapcontext(&scheduler, &fibers[i]);
+                            left -= done[i];
+                        }
+            }
+    }
+};
+
+extern "C" void set_launch(int x, int y, int threads) { blocks_x = x, blocks_y = y, block_size = threads; }
