@@ -89,17 +89,13 @@ def interval(log_weights: Array, level: float = 0.95) -> tuple[float, float]:
     mean = float(w.mean())
     log_mean = float(log_weights.max()) + math.log(mean)
     w -= mean
-    squares = w * w
-    variance = float(squares.mean())
+    variance = float(w @ w) / n
     if variance <= 0.0:
         return log_mean, log_mean
-    skewness = float(squares @ w) / n / variance**1.5
-    kurtosis = float(squares @ squares) / n / variance**2
     error = math.sqrt(variance / (n - 1)) / mean
-    freedom = min(2.0 * n / max(kurtosis - 1.0, 2.0), n - 1.0)
     miss = (1.0 - level) / 2.0
-    t = float(stdtrit(freedom, 1.0 - miss))
-    low, high = (1.0 - error * _hall(u, _SKEWNESS * skewness / math.sqrt(n)) for u in (t, -t))
+    t, too_high, too_low = reaches(w, level)
+    low, high = 1.0 - error * too_high, 1.0 + error * too_low
     # Below, Markov's inequality: a mean of positive weights exceeds E[W]/p with probability p at most. Above, the
     # delta method: the skewness of a few weights can come out too small, or even negative.
     reach = max(math.log(max(high, miss)), t * error)
@@ -121,6 +117,22 @@ def _farther(log_weights: Array, error: float) -> float:
     n = len(log_weights)
     foretold = math.sqrt(math.expm1(min(max(ratio, 0.0), 700.0)) / n) * (1.0 + 2.0 / math.sqrt(n))
     return float(min(max(foretold / error, 1.0), _WIDEST) ** (up * up / (_EVEN + up * up)))
+
+
+def reaches(deviations: Array, level: float = 0.95) -> tuple[float, float, float]:
+    """Return Student's t, and by how many standard errors a mean of such terms may be too high, and too low.
+
+    `deviations` of the terms from their mean, not all zero. t has the degrees of freedom that their kurtosis leaves;
+    the other two allow for their skewness, of which a sample shows too little.
+    """
+    n = len(deviations)
+    squares = deviations * deviations
+    variance = float(squares.mean())
+    skewness = float(squares @ deviations) / n / variance**1.5
+    kurtosis = float(squares @ squares) / n / variance**2
+    t = float(stdtrit(min(2.0 * n / max(kurtosis - 1.0, 2.0), n - 1.0), 0.5 + level / 2.0))
+    a = _SKEWNESS * skewness / math.sqrt(n)
+    return t, _hall(t, a), -_hall(-t, a)
 
 
 def _hall(u: float, a: float) -> float:

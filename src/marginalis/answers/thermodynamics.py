@@ -15,6 +15,7 @@ from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 
 from ..checks import real_array, whole
 from ..display import sketch
@@ -204,7 +205,8 @@ class _Energies:
 def _averages(log_weights: Array, log_z: float, values: Array, x: float, largest: float, offset: float) -> list[float]:
     """Return ln Z, U, S, C, each with its standard error, and the effective number of chains.
 
-    Errors by the delta method: the influence of each chain on each number, squared and summed.
+    Errors by the delta method: the influence of each chain on each number, squared and summed, and larger where these
+    are so skewed or so few that twice the error would not cover.
     """
     n = len(log_weights)
     w = confidence.relative_weights(log_weights)
@@ -225,12 +227,21 @@ def _averages(log_weights: Array, log_z: float, values: Array, x: float, largest
         (log_z + beta * energy, on_log_z - x * on_mean, abs(log_z)),
         (x**2 * variance, x**2 * on_variance, x * mean * (x * mean)),
     ):
-        top = max(1.0, float(np.abs(influence).max()))  # so that no square overflows
-        influence = influence / top
-        error = top * math.sqrt(n / (n - 1.0) * float(influence @ influence)) if n > 1 else math.inf
+        error = _error(influence) if n > 1 else math.inf
         rounding = 2.0**-50 * terms
         numbers += [value, max(error, rounding if rounding > _FINE else 0.0)]
     return [*numbers, 1.0 / float(w @ w)]
+
+
+def _error(influence: Array) -> float:
+    """Return the standard error of a number from the influence of each chain on it: 1.96 of it cover 95 %."""
+    n, top = len(influence), float(np.abs(influence).max())
+    if not 0.0 < top < math.inf:
+        return top
+    influence = influence / top  # so that no square overflows
+    t, too_high, too_low = confidence.reaches(influence)  # their mean is zero
+    reach = max(t, (too_high + too_low) / 2.0)
+    return top * math.sqrt(n / (n - 1.0) * float(influence @ influence)) * reach / float(ndtri(0.975))
 
 
 @np.errstate(over="ignore", invalid="ignore")
