@@ -1,11 +1,9 @@
 """Intervals that hold for skewed weights, tail indices, and warnings where they must be."""
 
-import json
 import math
 
 import numpy as np
 import pytest
-from conftest import command
 from scipy import stats
 
 import marginalis as mg
@@ -173,58 +171,6 @@ def test_estimate_reports_them():
     assert run.interval == pytest.approx((-run.log_z0 - high, -run.log_z0 - low))
     assert run.to_dict()["tail_index"] == run.tail_index == confidence.tail_index(run.log_weights)
     assert mg.estimate(rbm_gaussian(8, 8), steps=5, chains=5).to_dict()["tail_index"] is None
-
-
-@pytest.fixture
-def small_study(monkeypatch):
-    """Two cells per method."""
-    monkeypatch.setattr(calibration, "STEPS", (2,))
-    monkeypatch.setattr(calibration, "CHAINS", (20, 100))
-    monkeypatch.setattr(calibration, "CASES", (calibration.CASES[0]._replace(settings=(1.0,)),))
-
-
-def test_a_small_study(small_study, tmp_path):
-    result = calibration.calibrate(repeats=240, seed=3, threads=1)
-    assert result == calibration.calibrate(repeats=240, seed=3, threads=3)
-    assert sorted((r["method"], r["chains"]) for r in result.cells) == [
-        ("ais", 20),
-        ("ais", 100),
-        ("mais", 20),
-        ("mais", 100),
-    ]
-    assert all(row["repeats"] == 240 and row["ess"] < row["chains"] for row in result.cells)
-    assert {row["interval"] for row in result.intervals} == {"chosen", *FAST, *SLOW}
-    assert sum(row["cells"] for row in result.alarms) == len(result.cells) == 4
-    calibration.make_folder(tmp_path / "new")
-    calibration.write(result, tmp_path / "new")
-    assert (tmp_path / "new" / "calibration.csv").read_text().count("\n") == 5
-
-
-def test_the_command(small_study, tmp_path):
-    options = ["calibrate", "--repeats", 150, "--out", tmp_path]
-    done = command(*options)
-    assert done.returncode == 0
-    assert "chosen" in done.stdout
-    assert "alarms" in done.stdout
-    rows = json.loads(command(*options, "--json").stdout)["rows"]
-    assert len(rows) == 4
-    assert rows[0]["model"] == "rbm-gaussian"
-    with pytest.raises(ValueError, match="repeats"):
-        calibration.calibrate(repeats=3)
-    (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match="cannot write"):
-        calibration.make_folder(tmp_path / "file" / "deeper")
-
-
-@pytest.mark.study
-def test_unwarned_intervals_hold_in_every_quiet_cell():
-    result = calibration.calibrate(quick=True, repeats=600)
-    quiet = [row for row in result.cells if row["warned"] <= 0.5]
-    assert len(quiet) > 30
-    for row in quiet:
-        assert calibration.inside(row["coverage_unwarned"], round(row["repeats"] * (1 - row["warned"])), 3.5), row
-    for row in result.cells:  # where the interval fails, hardly a failure goes without a warning
-        assert row["silent_miss"] < 0.07 + 3.5 * math.sqrt(0.05 * 0.95 / row["repeats"]), row
 
 
 def farther(x, error):

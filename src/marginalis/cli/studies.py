@@ -54,7 +54,8 @@ def reproduce(
 @app.command()
 def calibrate(
     repeats: Annotated[int | None, typer.Option(help="Estimates per cell.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Few models, K and N: a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Two kinds of models, no whole calls: a minute.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="More K, N and models: half an hour.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the tables.")] = Path("calibration"),
     seed: Annotated[int, typer.Option(help="Seed of models and random numbers.")] = 0,
     threads: Threads = None,
@@ -63,13 +64,15 @@ def calibrate(
     """Check on random models that 95 % intervals hold 95 % of the time, or warn."""
     from ..experiments import calibration
 
-    repeats = calibration.check_repeats(calibration.REPEATS if repeats is None else repeats)
+    if repeats is not None:
+        calibration.check_repeats(repeats)
     calibration.make_folder(out)
     result = calibration.calibrate(
         repeats=repeats,
         seed=seed,
         threads=threads,
         quick=quick,
+        full=full,
         progress=True,
     )
     calibration.write(result, out)
@@ -78,6 +81,9 @@ def calibrate(
         return
     _print_table(calibration.side_by_side(result.intervals), "Coverage by standard deviation of the log-weights")
     _print_table(result.alarms, "Warnings by number of chains")
+    _print_table(result.families, "Warnings by family and number of chains")
+    if result.calls:
+        _print_table(result.calls, "Whole calls")
     say(f"every cell: {out / 'calibration.csv'}", err=True)
 
 

@@ -1,12 +1,13 @@
 """Do 95 % intervals hold 95 % of the time, and do the warnings speak where they do not? (docs/calibration.md)
 
 Chains are independent, so one run of many gives many estimates of N chains. A cell is a kind of model at one setting
-with one method, K and N; its estimates come from several random models with exact ln Z.
+with one method, K and N; its estimates come from several random models with exact ln Z. Populations of chains that are
+resampled count as chains; `calls` judges the answers of whole calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,38 +18,41 @@ from ..answers import confidence
 from ..checks import Array, whole
 from ..engines import drive
 from ..exact import exact_log_z
-from ..examples import ising_grid, potts_grid, random_dbm, rbm_gaussian, rbm_hopfield
 from ..formats import files
-from ..models.layered import rbm
-from ..models.model import MRF
 from ..parallel.progress import ticker
 from ..parallel.threads import Tick, cores, run_jobs
 from ..sampling.plan import make_plan
 from . import _csv
+from .calls import judge_calls
 from .experiment import Summary
+from .families import Case, available
 from .intervals import FAST, SLOW, Sample, chosen
 from .sampling import derive
 
-INV_T = (0.5, 1.0, 2.0, 4.0, 8.0, 20.0)
-STEPS = (2, 5, 10, 30, 100, 1000)
-CHAINS = (20, 50, 100, 300, 1000, 3000)
-INSTANCES = 3
-REPEATS = 900  # estimates per cell, at most
 FEWEST = 150  # a cell with fewer estimates is left out
-WORK = 6_000_000  # chains × steps of one run; the NumPy engine gets a twentieth
-SHORTEST, LONGEST = 15_000, 300_000  # chains of one run, whatever the work
+SHORTEST = 15_000  # chains of one run, whatever the work
 SLOW_REPEATS, SLOW_CHAINS = 60, 1000  # of each model, for the dear intervals
+POPULATION, POPULATIONS = 20, (20, 50)  # chains of one, and how many make an estimate
 GOOD = (0.93, 0.97)
-FILES = ("calibration.csv", "intervals.csv", "alarms.csv")  # one for each table of a Calibration
 REGIMES = (0.3, 0.6, 1.0, 1.5, 2.0, 3.0, np.inf)  # standard deviation of the log-weights
 
 
-class Case(NamedTuple):
-    """A kind of random model, and the values of its parameter (1/T, T or the scale of its couplings)."""
+class Scale(NamedTuple):
+    """How large a study is."""
 
-    name: str
-    settings: tuple[float, ...]
-    make: Callable[[float, int], MRF]
+    steps: tuple[int, ...]
+    chains: tuple[int, ...]
+    instances: int
+    repeats: int  # estimates per cell, at most
+    work: int  # chains × steps of one run
+    longest: int  # chains of one run
+    calls: int  # whole calls per model and answer
+    slow: bool  # with the intervals that resample
+
+
+QUICK = Scale((2, 5, 10, 30), (20, 50, 100, 300), 3, 900, 6_000_000, 300_000, 0, True)
+USUAL = Scale((2, 10, 100), (20, 50, 200, 1000), 2, 400, 3_000_000, 150_000, 6, False)
+FULL = Scale((2, 5, 10, 30, 100, 1000), (20, 50, 100, 300, 1000, 3000), 3, 900, 6_000_000, 300_000, 40, True)
 
 
 class Piece(NamedTuple):
@@ -61,71 +65,57 @@ class Piece(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """Every cell; each interval by regime and N; and how often the warnings are right, by N."""
+    """Every cell; each interval by regime and N; how often warnings are right, by N and by family; whole calls."""
 
     cells: Summary
     intervals: Summary
     alarms: Summary
+    families: Summary
+    calls: Summary
 
 
-def _sizes(seed: int) -> tuple[int, int]:
-    rng = np.random.default_rng(seed)
-    return int(rng.integers(8, 17)), int(rng.integers(10, 31))
-
-
-def _binary(scale: float, seed: int) -> MRF:
-    rng, (v, h) = np.random.default_rng(seed), _sizes(seed)
-    fields = rng.normal(scale=0.5, size=v), rng.normal(scale=0.5, size=h)
-    return rbm(rng.normal(scale=scale, size=(v, h)), *fields, units="binary")
-
-
-def _ising(temperature: float, seed: int) -> MRF:
-    return ising_grid((6, 6), field="uniform:0.1", periodic=True, temperature=temperature, seed=seed)
-
-
-CASES = (
-    Case("rbm-gaussian", INV_T, lambda x, seed: rbm_gaussian(*_sizes(seed), temperature=1.0 / x, seed=seed)),
-    Case("rbm-hopfield", INV_T, lambda x, seed: rbm_hopfield(*_sizes(seed), temperature=1.0 / x, seed=seed)),
-    Case("rbm-binary", (0.3, 1.0, 2.0), _binary),
-    Case("ising", (1.5, 2.27, 4.0), _ising),
-    Case("glass", (0.5, 1.0, 2.0), lambda x, seed: ising_grid((6, 6), coupling="pm:1", temperature=x, seed=seed)),
-    Case("potts", (0.7, 1.5), lambda x, seed: potts_grid((3, 3), 3, coupling="uniform:1.5", temperature=x, seed=seed)),
-    Case("dbm", (1.0, 4.0), lambda x, seed: random_dbm([6, 10, 6], scale=x, seed=seed)),
-)
+FILES = ("calibration.csv", "intervals.csv", "alarms.csv", "families.csv", "calls.csv")  # of a Calibration
 
 
 def calibrate(
     *,
-    repeats: int = REPEATS,
+    repeats: int | None = None,
     seed: int = 0,
     threads: int | None = None,
     quick: bool = False,
+    full: bool = False,
     progress: bool | Tick = False,
 ) -> Calibration:
     """Run the study; `repeats` is the number of estimates per cell, where the run is not too long for it.
 
-    `quick` takes one kind of model at a few settings, and K and N up to 30 and 300.
+    `quick` takes two kinds of models at a few settings, and no whole calls; `full` more K, N and models, and beside the
+    interval more of those that were tried.
     """
-    each = -(-check_repeats(repeats) // INSTANCES)
+    if quick and full:
+        raise ValueError("quick and full are two studies: choose one")
+    scale = QUICK if quick else FULL if full else USUAL
+    each = -(-check_repeats(scale.repeats if repeats is None else repeats) // scale.instances)
     seed = whole(seed, "seed", 0, 2**64 - 1)
-    cases = (CASES[0]._replace(settings=(0.5, 2.0, 20.0)), CASES[4]._replace(settings=(1.0,))) if quick else CASES
+    cases = available()
+    if quick:
+        few = {"rbm-gaussian": (0.5, 2.0, 20.0), "glass": (1.0,)}
+        cases = tuple(case._replace(settings=few[case.name]) for case in cases if case.name in few)
     pieces = [
         Piece(case, setting, steps, instance)
         for case in cases
         for setting in case.settings
-        for steps in STEPS
-        for instance in range(INSTANCES)
-        if steps <= (30 if quick or case.name == "potts" else STEPS[-1])
+        for steps in scale.steps
+        for instance in range(scale.instances)
     ]
-    sizes = [n for n in CHAINS if not quick or n <= 300]
     found: dict[Piece, list[dict[str, Any]]] = {}
 
     def work(piece: Piece) -> Iterator[float]:
-        found[piece] = _measure(piece, sizes, each, seed)
+        found[piece] = _measure(piece, scale, each, seed)
         yield 1.0
 
     with ticker(progress, "calibrate") as tick:
         run_jobs(work, pieces, len(pieces), cores(threads), tick)
+    calls = judge_calls(cases, scale.calls, seed, cores(threads), progress) if scale.calls else []
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for piece in pieces:
         for part in found[piece]:
@@ -134,7 +124,7 @@ def calibrate(
     merged = [(key, {k: _join([p[k] for p in parts]) for k in parts[0]}) for key, parts in groups.items()]
     merged = [(key, cell) for key, cell in merged if len(cell["warned"]) >= FEWEST]
     cells = [_cell(*item) for item in merged]
-    return Calibration(cells, _intervals(merged), _alarms(cells))
+    return Calibration(cells, _intervals(merged), _alarms(cells, "chains"), _alarms(cells, "model", "chains"), calls)
 
 
 def check_repeats(repeats: int) -> int:
@@ -149,35 +139,42 @@ def _join(parts: Sequence[Any]) -> Any:
     return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else parts[0]
 
 
-def _measure(piece: Piece, sizes: Sequence[int], repeats: int, seed: int) -> list[dict[str, Any]]:
+def _measure(piece: Piece, scale: Scale, repeats: int, seed: int) -> list[dict[str, Any]]:
     """Judge every interval on one run: per method and N, what covers ln Z, how wide it is, and what is warned of."""
     case, setting, steps, instance = piece
     model = case.make(setting, derive(seed, "calibration", case.name, instance) % 2**32)
-    work = WORK // 20 if case.name == "potts" else WORK
-    chains = max(SHORTEST, min(repeats * sizes[-1], LONGEST, work // steps))
+    chains = max(SHORTEST, min(repeats * scale.chains[-1], scale.longest, scale.work // steps))
     own = derive(seed, "calibration", "chains", case.name, setting, steps, instance)
-    exact = exact_log_z(model, threads=1)
     plan = make_plan(model, method="ais", steps=steps, chains=chains, seed=own)
-    errors: dict[str, Array] = {}
-    errors["ais"], marginal = drive.run_both(plan, 1, lambda fraction: None)
+    shift = plan.base.log_z(model) - exact_log_z(model, threads=1)
+    found: dict[str, tuple[Array, Sequence[int]]] = {}
+    joint, marginal = drive.run_both(plan, 1, lambda fraction: None)
+    found["ais"] = joint, scale.chains
     if marginal is None:  # this engine does not carry it along
         plan = make_plan(model, method="mais", steps=steps, chains=chains, seed=own)
         marginal = drive.run(plan, 1, lambda fraction: None)
-    errors["mais"] = marginal
-    shift = plan.base.log_z(model) - exact
+    found["mais"] = marginal, scale.chains
+    if 10 <= steps <= 100:  # where there is something to resample, and not too much of it
+        number = repeats * POPULATIONS[-1] // 2
+        plan = make_plan(model, steps=steps, chains=number * POPULATION, seed=own, resample=0.5, populations=number)
+        found["resampled"] = drive.run(plan, 1, lambda fraction: None), POPULATIONS
     return [
-        {"method": method, "chains": n, **_judge((log_weights + shift)[: min(repeats, chains // n) * n].reshape(-1, n))}
-        for method, log_weights in errors.items()
+        {
+            "method": method,
+            "chains": n,
+            **_judge((log_weights + shift)[: min(repeats, len(log_weights) // n) * n].reshape(-1, n), scale.slow),
+        }
+        for method, (log_weights, sizes) in found.items()
         for n in sizes
-        if chains >= n
+        if len(log_weights) >= n
     ]
 
 
-def _judge(rows: Array) -> dict[str, Any]:
+def _judge(rows: Array, slow: bool) -> dict[str, Any]:
     """Rows are estimates; their log-weights are such that ln E[W] = 0."""
     sample = Sample(rows)
     ends = {"chosen": chosen(sample)} | {name: f(sample) for name, f in FAST.items()}
-    if sample.n <= SLOW_CHAINS:
+    if slow and sample.n <= SLOW_CHAINS:
         few = Sample(rows[:SLOW_REPEATS])
         ends |= {name: f(few) for name, f in SLOW.items()}
     spread = sample.log_mean - sample.log_mean.mean()
@@ -252,11 +249,13 @@ def side_by_side(intervals: Summary) -> Summary:
     return rows
 
 
-def _alarms(cells: Summary) -> Summary:
-    """How often the warnings are right, by N; a cell is quiet if at most half of its estimates are warned of."""
+def _alarms(cells: Summary, *keys: str) -> Summary:
+    """How often warnings are right, by these keys; a cell is quiet if at most half of its estimates are warned of."""
+    groups: dict[tuple[Any, ...], Summary] = {}
+    for cell in cells:
+        groups.setdefault(tuple(cell[key] for key in keys), []).append(cell)
     rows = []
-    for chains in sorted({cell["chains"] for cell in cells}):
-        here = [cell for cell in cells if cell["chains"] == chains]
+    for which, here in sorted(groups.items()):
         quiet = [cell for cell in here if cell["warned"] <= 0.5]
         found = [cell["coverage_unwarned"] for cell in quiet]
         counts = [round(cell["repeats"] * (1.0 - cell["warned"])) for cell in quiet]
@@ -268,7 +267,7 @@ def _alarms(cells: Summary) -> Summary:
         silent = sum(cell["repeats"] * cell["silent_miss"] for cell in here)
         rows.append(
             {
-                "chains": chains,
+                **dict(zip(keys, which, strict=True)),
                 "cells": len(here),
                 "warned": float(np.mean([cell["warned"] for cell in here])),
                 "coverage_unwarned": 1.0 - silent / unwarned if unwarned else None,
@@ -296,7 +295,9 @@ def make_folder(folder: Path) -> None:
 
 
 def write(result: Calibration, folder: Path) -> None:
-    """Write the three tables as CSV."""
+    """Write the tables as CSV; one that is empty is not written."""
     for name, rows in zip(FILES, result, strict=True):
+        if not rows:
+            continue
         short = [{k: round(x, 4) if isinstance(x, float) else x for k, x in row.items()} for row in rows]
         files.write_whole(folder / name, methodcaller("write", _csv(short).encode()))
