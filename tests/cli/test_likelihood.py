@@ -42,6 +42,9 @@ def test_command_estimates(folder):
     answer = json.loads(done.stdout)
     assert answer["log_z_source"].endswith("1 steps, 10 chains, seed 2")
     assert done.stderr.count("warning: ") == len(answer["warnings"]) > 0
+    done = run(folder / "large.npz", folder / "wide.npy", "--tolerance", 0.3, "--json")
+    low, high = json.loads(done.stdout)["interval"]
+    assert high - low <= 0.6
     text = run(folder / "large.npz", folder / "wide.npy", "--log-z", 80)
     assert text.stdout.startswith("mean ln p = -")
     assert "ln Z = 80.0000   (given)" in text.stdout
@@ -53,6 +56,7 @@ def test_command_estimates(folder):
         (("grey.npy",), "binarise real values"),
         (("absent.npy",), "cannot read data file"),
         (("data.npy", "--log-z", "nan"), "log_z is nan"),
+        (("data.npy", "--log-z", "1", "--tolerance", "0.1"), "leave out tolerance"),
         (("data.npy", "--out", "data.npy"), "is named twice"),
     ],
 )

@@ -1,19 +1,22 @@
-"""The examples of the page on formats run, one after the other."""
+"""The examples of the pages on formats and on results run, one after the other."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_examples_run(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("page", "least", "printed"), [("formats.md", 7, "(0, 1)"), ("results-and-means.md", 6, "approximate: 5 states")]
+)
+def test_the_examples_run(page, least, printed, tmp_path, monkeypatch, capsys):
     pytest.importorskip("h5py")
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) >= 7
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) >= least
     names: dict = {}
     for block in blocks:
-        exec(compile(block, str(PAGE), "exec"), names)
-    assert "(0, 1)" in capsys.readouterr().out
+        exec(compile(block, page, "exec"), names)
+    assert printed in capsys.readouterr().out

@@ -52,7 +52,7 @@ def test_no_evidence(tmp_path, evidence):
     ("evidence", "problem"),
     [
         ("1 7 0", "names the variable 7, which the model does not have"),
-        ("1 0 2", "0 in state 2; it has 2 states"),
+        ("1 0 2", "holds variable 0 in state 2; it has 2 states, from 0"),
         ("1 0 x", r"token 3 \(line 1\): the state of variable 0 is 'x'; it must be a whole number"),
         ("2 0 1", "evidence for 2 variables takes 4 tokens; there are 2"),
         ("2\n1 0 1 1 1 0", "evidence for 2 variables takes 4 tokens"),
@@ -91,6 +91,8 @@ def test_evidence_given_as_a_mapping(tmp_path):
         ("MARKOV 2 2 2 1 2 0 1 4 1 1 1", r"the file ends in the table of factor 0, after 3 of 4 values"),
         ("MARKOV 2 2 2 1 2 0 1", "the file ends where the table of factor 0 should be"),
         ("MARKOV 2 2 2 1 2 0 1 4 1 1 one 1", r"token 12 \(line 1\): a size or weight is 'one'; it must be a number"),
+        ("MARKOV 2 2 2 1 2 0 1 4 1 nan 1 1", r"token 11 \(line 1\): a weight is 'nan'; it must be a number"),
+        ("MARKOV 1 99999999999 0", r"token 3 .*states of variable 0 is 99999999999; it must be at most 16777216"),
         ("MARKOV 2 2 2 1 2 0 1 4 1 -1 1 1", r"token 11 \(line 1\): a weight is '-1'; it must not be negative"),
         ("MARKOV 2 2 2 1 2 0 1 4 1 nan 1 1", "a weight is 'nan'"),
         ("MARKOV 2 2 2 1 2 0 1 4 1 inf 1 1", "a weight is 'inf'; it must be finite"),

@@ -150,7 +150,7 @@ def test_modules_of_torch():
     assert abs(mg.exact_log_z(halves) - WANTED) < 0.2
 
 
-def test_the_machine_of_d_wave():
+def test_the_machine_of_d_wave(tmp_path):
     torch = pytest.importorskip("torch")
     plugin = pytest.importorskip("dwave.plugins.torch.models")
     torch.manual_seed(3)
@@ -162,3 +162,5 @@ def test_the_machine_of_d_wave():
     assert mg.exact_log_z(machine) == pytest.approx(wanted, rel=1e-5)
     assert mg.exact_log_z(machine.state_dict()) == pytest.approx(wanted, rel=1e-5)
     assert set(mg.as_model(machine).labels) == set("abcd")
+    torch.save(machine.state_dict(), tmp_path / "machine.pt")
+    assert mg.exact_log_z(mg.load(tmp_path / "machine.pt")) == pytest.approx(wanted, rel=1e-5)

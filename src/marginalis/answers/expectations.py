@@ -28,7 +28,7 @@ from .estimate import Estimate
 from .exact_means import exact_means, factor_marginals
 from .features import Features, Function, evaluated, named_functions
 from .final_states import FinalStates, final_states
-from .record import Answer, Record, decimals, finite
+from .record import Answer, Record, decimals, finite, plain_name
 
 _CHEAP, _ANY = 26.0, 34.0  # binary logarithms of operations: about a second, and some minutes
 _CHEAP_TABLES = 22.0  # likewise of entries
@@ -112,11 +112,11 @@ class Expectations(Answer):
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data; what is infinite (the errors of one chain) is None."""
         means = [
-            {"feature": _plain(self.feature(k)), "mean": float(x), "error": finite(float(e))}
+            {"feature": plain_name(self.feature(k)), "mean": float(x), "error": finite(float(e))}
             for k, (x, e) in enumerate(zip(self.means, self.mean_errors, strict=True))
         ]
         correlations = [
-            {"features": [_plain(a), _plain(b)], "mean": float(x), "error": finite(float(e))}
+            {"features": [plain_name(a), plain_name(b)], "mean": float(x), "error": finite(float(e))}
             for (a, b), x, e in zip(self.edges, self.correlations, self.correlation_errors, strict=True)
         ]
         functions = {
@@ -168,12 +168,6 @@ def _table(names: Sequence[str], means: Array, errors: Array) -> list[str]:
     if len(means) > _SHOWN:
         lines.append(f"… and {len(means) - _SHOWN} more")
     return lines
-
-
-def _plain(name: Any) -> Any:
-    if isinstance(name, tuple):
-        return [_plain(x) for x in name]
-    return name if isinstance(name, str | int) else str(name)
 
 
 @takes_options()

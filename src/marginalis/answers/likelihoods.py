@@ -11,7 +11,7 @@ import numpy as np
 
 from ..checks import Array
 from ..display import sketch
-from .record import Answer, Record, decimals, finite
+from .record import Answer, Record, decimals, finite, plain_name
 from .sequence import Along
 
 
@@ -69,7 +69,7 @@ class LogLikelihoods(Answer):
         """Return the answer, `per_sample` aside, as plain data; what is infinite is None."""
         rows = [
             {
-                "model": name,
+                "model": plain_name(name),
                 "mean": float(self.mean[t]),
                 "interval": [finite(float(x)) for x in self.intervals[t]],
                 "sampling_error": finite(float(self.sampling_error[t])),

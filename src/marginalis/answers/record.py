@@ -266,6 +266,13 @@ def finite(x: float) -> float | None:
     return x if math.isfinite(x) else None
 
 
+def plain_name(name: Any) -> Any:
+    """Return the name of a variable or model as JSON can have it."""
+    if isinstance(name, tuple):
+        return [plain_name(x) for x in name]
+    return name if isinstance(name, str | int) else str(name)
+
+
 def decimals(error: float) -> int:
     """Decimals that show two significant digits of the error."""
     if not 0.0 < error < math.inf:

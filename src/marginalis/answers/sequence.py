@@ -28,10 +28,10 @@ from ..sampling.recorder import Recorder, the_states
 from . import confidence
 from .adaptive import plan_with_pilots
 from .curve import LogZRows
-from .record import Answer, Record, decimals, finite
+from .record import Answer, Record, decimals, finite, plain_name
 
 _NOT_HERE = ("summed", "schedule")
-_PILOT_CHAINS, _PILOT_STEPS = 64, 4
+_PILOT_CHAINS, _PILOT_STEPS, _FIRST_STEPS = 64, 4, 32
 _VARIANCE = 0.05  # of ln w between two neighbours that the steps are chosen for
 _FEWEST, _MOST = 2, 1000  # steps between two neighbours
 
@@ -77,7 +77,7 @@ class Along(LogZRows, Answer):
         """Return the answer as plain data."""
         rows = [
             {
-                "model": name,
+                "model": plain_name(name),
                 "log_z": float(z),
                 "stderr": finite(float(e)),
                 "interval": [finite(float(x)) for x in interval],
@@ -114,8 +114,8 @@ def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOption
 
     The models come in a list, or by name, as `load_updates` has them. `log_likelihood` takes the answer.
 
-    `steps` are those to the first model; how many lie between two neighbours is chosen by pilots. The chains are
-    resampled in populations unless `resample=False`.
+    `steps` are those to the first model; they are chosen by a pilot if they are not given, as those between two
+    neighbours always are. The chains are resampled in populations unless `resample=False`.
     """
     if not isinstance(models, list | tuple | Mapping) or not models:
         raise ValueError("models must be a list of at least one model, or a mapping from names to models")
@@ -128,7 +128,10 @@ def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOption
     own = [as_model(model, f"models[{name!r}]") for name, model in named.items()]
     sequence = _on_one_split(own)
     with at_work(chosen, "along") as (workers, tick):
-        first = plan_with_pilots(sequence[0], workers, keep_whole=True, **given)
+        to_first = given.copy()
+        if given["steps"] is None:
+            to_first["steps"], to_first["schedule"] = _steps_to(sequence[0], given, workers), "adaptive"
+        first = plan_with_pilots(sequence[0], workers, keep_whole=True, **to_first)
         steps = _pilot_steps(sequence, first, given, workers)
         gaps = enumerate(zip(sequence, sequence[1:], steps, strict=False), start=1)
         plans = [first, *(_between(a, b, k, first, given, t) for t, (a, b, k) in gaps)]
@@ -169,16 +172,33 @@ def _carry(plan: Plan, workers: Workers) -> tuple[Array, Array, Array]:
     return log_weights, recorder.values[0], recorder.log_weights[0] + plan.remainder.log_ratio
 
 
+def _steps_to(model: MRF, given: PlanOptions, workers: Workers) -> int:
+    """Return how many steps to take to the first model, from what a few chains see of the way."""
+    options = given.copy()
+    options["steps"] = _FIRST_STEPS
+    log_weights, _ = _pilot(make_plan(model, keep_whole=True, **options), None, workers)
+    return max(_FIRST_STEPS, _enough(log_weights, _FIRST_STEPS))
+
+
+def _pilot(plan: Plan, states: Array | None, workers: Workers) -> tuple[Array, Array]:
+    """Run a few chains of a plan from a stream of their own; return their log-weights and states."""
+    seed = stream(plan.seed, PILOT)
+    few = replace(plan, chains=_PILOT_CHAINS, first_chain=0, seed=seed, resample=0.0, populations=0, start=states)
+    return _carry(few, workers.for_pilot(few))[:2]
+
+
+def _enough(log_weights: Array, steps: int) -> int:
+    """Return the steps that bring the variance of ln w, which goes with one over them, down to what is wanted."""
+    return int(np.clip(np.ceil(float(log_weights.var()) * steps / _VARIANCE), _FEWEST, _MOST))
+
+
 def _pilot_steps(sequence: list[MRF], first: Plan, given: PlanOptions, workers: Workers) -> list[int]:
     """Return how many steps to take between neighbours, from what a few chains see of each gap."""
     steps: list[int] = []
     states = None
     for t, model in enumerate(sequence):
         plan = first if t == 0 else _between(sequence[t - 1], model, _PILOT_STEPS, first, given, t)
-        seed = stream(plan.seed, PILOT)
-        few = replace(plan, chains=_PILOT_CHAINS, first_chain=0, seed=seed, resample=0.0, populations=0, start=states)
-        log_weights, states, _ = _carry(few, workers.for_pilot(few))
+        log_weights, states = _pilot(plan, states, workers)
         if t:
-            variance = float(log_weights.var()) * _PILOT_STEPS
-            steps.append(int(np.clip(np.ceil(variance / _VARIANCE), _FEWEST, _MOST)))
+            steps.append(_enough(log_weights, _PILOT_STEPS))
     return steps

@@ -33,6 +33,10 @@ Log10 = Annotated[bool, typer.Option("--log10", help="Give log10 Z, too.")]
 PrFile = Annotated[
     Path | None, typer.Option("--pr", help="Write log10 Z to this file, as UAI competitions ask for it.")
 ]
+Tolerance = Annotated[
+    float | None, typer.Option(help="Choose the schedule, steps and chains so that the interval is +- this.")
+]
+Budget = Annotated[float | None, typer.Option(help="Seconds that --tolerance may take.")]
 ESTIMATE_PLOTS = ("weights", "running", "curve")  # functions of `plots` that draw an Estimate
 
 
@@ -42,10 +46,8 @@ ESTIMATE_PLOTS = ("weights", "running", "curve")  # functions of `plots` that dr
 def estimate(
     model: ModelFile,
     options: dict[str, Any],
-    tolerance: Annotated[
-        float | None, typer.Option(help="Choose the schedule, steps and chains so that the interval is +- this.")
-    ] = None,
-    budget: Annotated[float | None, typer.Option(help="Seconds that --tolerance may take.")] = None,
+    tolerance: Tolerance = None,
+    budget: Budget = None,
     as_json: Json = False,
     out: Annotated[Path | None, typer.Option(help="Write the result to this .npz file, for `join`.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw a figure (.png, .pdf, .svg).")] = None,
@@ -248,12 +250,14 @@ def likelihood(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Samples x visible units: .npy, .npz (data) or .csv.")],
     options: dict[str, Any],
     log_z: Annotated[float | None, typer.Option("--log-z", help="ln Z, taken as exact; found if not given.")] = None,
+    tolerance: Tolerance = None,
+    budget: Budget = None,
     all_updates: Annotated[
         bool, typer.Option("--all-updates", help="Every checkpoint of a training run (HDF5), from one run.")
     ] = False,
     as_json: Json = False,
     out: Annotated[
-        Path | None, typer.Option(help="Write ln p to this .npy file: of every sample, or [update, sample].")
+        Path | None, typer.Option(help="Write ln p to this .npy file: of every sample, or a row per update.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="With --all-updates: draw the curve (.png, .pdf, .svg).")] = None,
 ) -> None:
@@ -263,12 +267,14 @@ def likelihood(
         raise ValueError("--plot goes with --all-updates")
     rows = tables.load_data(data)
     if all_updates:
-        if log_z is not None or model.update is not None or model.evidence is not None:
-            raise ValueError("--all-updates goes without --update, --evidence and --log-z")
+        if any(x is not None for x in (log_z, tolerance, budget, model.update, model.evidence)):
+            raise ValueError("--all-updates goes without --update, --evidence, --log-z, --tolerance and --budget")
         result: Any = _of_all_updates(model.path, rows, options)
     else:
         loaded = model.load_pairs()
-        result = log_likelihood(loaded, rows, log_z, **(read_files(options, loaded) if log_z is None else {}))
+        asked = {name: x for name, x in (("tolerance", tolerance), ("budget", budget)) if x is not None}
+        asked |= read_files(options, loaded) if log_z is None else {}
+        result = log_likelihood(loaded, rows, log_z, **asked)
     _print(result, as_json)
     if out is not None:
         files.write_whole(out, lambda file: np.save(file, result.per_sample, allow_pickle=False))

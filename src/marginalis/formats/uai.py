@@ -21,6 +21,7 @@ from ..models.model import MRF
 from .text import Tokens, read_text, write_text
 
 KINDS = ("MARKOV", "BAYES")
+_STATES = 1 << 24  # that a variable may have
 _HIGHEST = 700.0  # of ln of a weight that is written: beyond, readers overflow
 
 
@@ -36,7 +37,7 @@ def parse_uai(text: str) -> FactorModel:
     if kind.upper() not in KINDS:
         tokens.fail(f"the network is {shown(kind)}; this package reads MARKOV and BAYES")
     n = tokens.whole("the number of variables", 1, len(tokens))
-    cards = tuple(tokens.whole(f"the number of states of variable {i}", 1) for i in range(n))
+    cards = tuple(tokens.whole(f"the number of states of variable {i}", 1, _STATES) for i in range(n))
     factors = tokens.whole("the number of factors", 0, len(tokens))
     scopes = _scopes(tokens, factors, n)
     return FactorModel(cards, tuple(scopes), tuple(_tables(tokens, cards, scopes)))
@@ -98,7 +99,8 @@ def _logs(tokens: Tokens, values: Array) -> Array:
     bad = np.flatnonzero(~(values >= 0.0))
     if len(bad):
         word = tokens.words[tokens.at + int(bad[0])]
-        tokens.fail(f"a weight is {shown(word)}; it must not be negative", tokens.at + int(bad[0]))
+        wrong = "be a number" if np.isnan(values[bad[0]]) else "not be negative"
+        tokens.fail(f"a weight is {shown(word)}; it must {wrong}", tokens.at + int(bad[0]))
     with np.errstate(divide="ignore"):
         logs = np.log(values)
     for k in np.flatnonzero(np.isinf(logs)).tolist():

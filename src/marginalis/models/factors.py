@@ -132,7 +132,9 @@ class FactorModel(Displayed):
                 raise ValueError(f"evidence names the variable {shown(label)}, which the model does not have")
             i = number.index(label) if isinstance(number, range) else number[label]
             if not 0 <= state < self.cards[i]:
-                raise ValueError(f"evidence has {shown(label)} in state {state}; it has {self.cards[i]} states")
+                raise ValueError(
+                    f"evidence holds variable {shown(label)} in state {state}; it has {self.cards[i]} states, from 0"
+                )
             possible[i] &= np.arange(self.cards[i]) == state
         self._propagate(possible)
         before, left = self, self._restricted(possible)
