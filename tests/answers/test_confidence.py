@@ -249,10 +249,14 @@ def test_where_doubts_begin():
     limit = math.sqrt(math.log1p(100)) / (1 + 1 / math.sqrt(100))
     for factor, doubtful in ((1.02, True), (0.98, False)):
         assert told(factor * limit * grid, "effective sample size") == doubtful
-    # a wide spread does not matter where 25 chains count
-    for top, doubtful in ((-50.0, True), (-80.0, False)):
-        x = np.minimum(np.linspace(-250.0, 0.0, 100), top)
-        assert confidence.expected_error(x) > 1.0
+    # a wide lower half does not matter where 25 chains count, a wide upper one where 200 do
+    for count, doubtful in ((14, True), (30, False)):
+        x = np.concatenate([np.linspace(-300.0, 0.0, 200 - count), np.full(count, 2.0)])
+        x[90:] = np.maximum(x[90:], -1.0)
+        assert confidence.log_spread(x) > 20
+        assert told(x, "effective sample size") == doubtful
+    for count, doubtful in ((190, True), (210, False)):
+        x = np.concatenate([np.linspace(-300.0, -5.0, 2000 - count), np.zeros(count)])
         assert told(x, "effective sample size") == doubtful
     # a tail index above 0.85
     seen = set()

@@ -23,8 +23,9 @@ from ..models.units import Array
 
 MIN_TAIL = 5  # distinct weights that a tail fit needs
 FEW_CHAINS = 10  # below, spread and tail are not known well enough to judge by
-LARGE_ERROR = 1.0  # relative error of the mean weight that the spread of the log-weights foretells
-AMPLE_ESS = 25.0  # enough, however much the log-weights spread
+# (relative error of the mean weight that the spread of the log-weights foretells, effective size that makes up for it)
+LARGE_ERROR, AMPLE_ESS = 1.0, 25.0
+HUGE_ERROR, HUGE_ESS = 10.0, 200.0
 LOW_ESS = 5.0
 LARGE_SHARE = 0.5
 HEAVY_TAIL = 0.85
@@ -200,7 +201,7 @@ def warnings_of(log_weights: Array) -> tuple[str, ...]:
     found = []
     if n < FEW_CHAINS:
         found.append(f"{n} chains are too few to judge the interval by; raise chains")
-    elif ess < LOW_ESS or (ess < AMPLE_ESS and expected_error(log_weights) > LARGE_ERROR):
+    elif ess < LOW_ESS or is_uneven(log_weights, ess):
         width = log_spread(log_weights)
         found.append(
             f"the effective sample size is {ess:.1f} of {n} chains and the log-weights spread by "
@@ -220,8 +221,20 @@ def log_spread(log_weights: Array) -> float:
     return float(high - low) / 1.3489795003921634
 
 
-def expected_error(log_weights: Array) -> float:
-    """Relative standard error of the mean of N weights whose logs are Gaussian with this spread, plus its own error."""
-    n = len(log_weights)
-    s = log_spread(log_weights) * (1.0 + 1.0 / math.sqrt(n))
+def is_uneven(log_weights: Array, ess: float) -> bool:
+    """Tell if the bulk of the log-weights foretells too large an error of their mean for this effective size.
+
+    Chains that are stuck far below stretch the lower half, and matter little where some tens of others count. Where the
+    upper half is as wide, a few hundred are asked for: a hidden phase may lie beyond it.
+    """
+    width, n = log_spread(log_weights), len(log_weights)
+    if ess < AMPLE_ESS and expected_error(width, n) > LARGE_ERROR:
+        return True
+    middle, high = np.quantile(log_weights, (0.5, 0.9))
+    return ess < HUGE_ESS and expected_error(min(width, float(high - middle) / _Z90), n) > HUGE_ERROR
+
+
+def expected_error(spread: float, n: int) -> float:
+    """Relative standard error of the mean of n weights whose logs are Gaussian with this spread, plus its own error."""
+    s = spread * (1.0 + 1.0 / math.sqrt(n))
     return math.sqrt(math.expm1(min(s * s, 700.0)) / n)
