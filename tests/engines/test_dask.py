@@ -1,8 +1,10 @@
 """Chains on a real Dask cluster of two processes: the same bits, nothing lost."""
 
+import contextlib
 import logging
 import os
 import signal
+import sqlite3
 
 import numpy as np
 import pytest
@@ -15,6 +17,9 @@ from marginalis.parallel.ledger import Ledger
 distributed = pytest.importorskip("distributed")
 dask = pytest.importorskip("marginalis.parallel.dask")
 
+# what Dask leaves behind of connections that were never made
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
+QUIET = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL + 1}
 OPTIONS = {"steps": 20, "chains": 1000, "engine": "numpy", "seed": 4}
 
 
@@ -29,21 +34,11 @@ def alone(model):
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    with distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        host="127.0.0.1",
-        dashboard_address=None,
-        silence_logs=logging.CRITICAL + 1,
-    ) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def client(cluster):
-    with distributed.Client(cluster, set_as_default=False) as client:
-        yield client
+def client():
+    """That of ``pool="dask-local"``, which all tests here share."""
+    pool = dask.local(2)
+    yield pool.client
+    pool.close()
 
 
 @pytest.fixture(autouse=True)
@@ -123,12 +118,33 @@ def test_a_cluster_without_workers_is_not_waited_for_forever(monkeypatch):
         pool.workers()
 
 
-def test_clients_that_are_closed_and_addresses_of_nobody(model, cluster, monkeypatch):
-    with distributed.Client(cluster, set_as_default=False) as client:
+def test_clients_that_are_closed_and_addresses_of_nobody(model, client, monkeypatch):
+    with distributed.Client(client.scheduler.address, set_as_default=False) as closed:
         pass
     with pytest.raises(ValueError, match="pool is a Dask client that is closed"):
-        mg.estimate(model, pool=client)
+        mg.estimate(model, pool=closed)
     monkeypatch.setattr(dask, "_ANSWER", 0.2)
     for address in ("tcp://127.0.0.1:1", "nowhere", "http://127.0.0.1:80"):
         with pytest.raises(ValueError, match=f"no Dask scheduler answers at '{address}'"):
             mg.estimate(model, pool=f"dask:{address}")
+
+
+def test_a_run_goes_on_after_its_scheduler_was_lost(model, alone, client, tmp_path):
+    path = tmp_path / "run.checkpoint"
+    few = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "protocol": "tcp://"}
+    with distributed.LocalCluster(**few, **QUIET) as short_lived:
+        own = distributed.Client(short_lived, set_as_default=False)
+        with pytest.raises(OSError, match="the scheduler is gone"):
+            mg.estimate(model, pool=own, checkpoint=path, progress=lambda f: f > 0.3 and short_lived.close(), **OPTIONS)
+        own.close()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        (before,) = db.execute("SELECT SUM(chains) FROM piece").fetchone()
+    assert 300 <= before < 1000
+    assert mg.estimate(model, pool=client, checkpoint=path, **OPTIONS) == alone
+
+
+def test_our_own_cluster_listens_to_this_machine_only(client):
+    psutil = pytest.importorskip("psutil")
+    here = psutil.Process()
+    found = [c for p in (here, *here.children(recursive=True)) for c in p.net_connections(kind="tcp")]
+    assert {c.laddr.ip for c in found if c.status == psutil.CONN_LISTEN} == {"127.0.0.1"}

@@ -226,7 +226,7 @@ def bound(
         raise ValueError(f"confidence is {confidence!r}; it must lie between 0 and 1")
     chosen = filled_in(options, leave_out=_NOT_HERE)
     begin = time.perf_counter()
-    with at_work(chosen, "forward and reverse") as (workers, tick):
+    with at_work(chosen, "forward and reverse", model) as (workers, tick):
         model = as_model(model)
         uncoupled = 0 in (model.n_visible, model.n_hidden)
         plan = plan_with_pilots(

@@ -133,7 +133,7 @@ def difference(a: Any, b: Any, **options: Unpack[RunOptions]) -> Difference:
     given["base"] = first
     if given["steps"] is None and given["schedule"] is None:
         given["steps"] = _DEFAULT_STEPS
-    with at_work(chosen, "difference") as (workers, tick):
+    with at_work(chosen, "difference", first, last) as (workers, tick):
         plan = make_plan(last, keep_whole=True, **given)
         plan = replace(plan, base_name="model")
         at_a, from_a = _samples(first, plan, workers, 0)

@@ -65,11 +65,11 @@ def estimate_knowing(
             raise ValueError("tolerance chooses the chains itself: leave out chains and record (a plot of the curve)")
         if chosen["resample"]:
             raise ValueError("tolerance chooses the chains itself, which are not resampled: leave out resample")
-        with at_work(chosen, "to tolerance") as (workers, tick):
+        with at_work(chosen, "to tolerance", model) as (workers, tick):
             return to_tolerance(model, tolerance, budget, workers, tick, rows, **plan_options(chosen))
     if budget is not None:
         raise ValueError("budget goes with tolerance")
-    with at_work(chosen, str(chosen["method"])) as (workers, tick):
+    with at_work(chosen, str(chosen["method"]), model) as (workers, tick):
         given = plan_options(chosen)
         opinions: list[Opinion] = []
         if is_left_to_us(given) and not record:

@@ -218,7 +218,7 @@ def expectations(
             )
     if not len(what.pairs):
         raise ValueError("the model has no couplings: there is nothing to anneal; leave out exact=False and functions")
-    with at_work(chosen, "expectations") as (workers, tick):
+    with at_work(chosen, "expectations", model) as (workers, tick):
         states = final_states(model, moves, workers, tick, plan_options(chosen))
     return _from_chains(states, what, wanted).took(time.perf_counter() - begin)
 

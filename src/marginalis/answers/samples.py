@@ -65,7 +65,7 @@ def sample(model: Any, n: int, *, exact: bool | None = None, **options: Unpack[R
             raise ValueError("the model cannot be sampled exactly: leave out exact for annealed chains")
     if chosen["chains"] is None:
         chosen["chains"] = max(count, DEFAULT_CHAINS)
-    with at_work(chosen, "samples") as (workers, tick):
+    with at_work(chosen, "samples", model) as (workers, tick):
         states = final_states(model, 1, workers, tick, plan_options(chosen))
     return _chosen(states, count, seed)
 

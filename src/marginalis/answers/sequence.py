@@ -127,7 +127,7 @@ def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOption
     begin = time.perf_counter()
     own = [as_model(model, f"models[{name!r}]") for name, model in named.items()]
     sequence = _on_one_split(own)
-    with at_work(chosen, "along") as (workers, tick):
+    with at_work(chosen, "along", *sequence) as (workers, tick):
         to_first = given.copy()
         if given["steps"] is None:
             to_first["steps"], to_first["schedule"] = _steps_to(sequence[0], given, workers), "adaptive"

@@ -126,7 +126,7 @@ def thermodynamics(
         hot = replace(model, temperature=1.0 / largest)
     except ValueError as error:
         raise ValueError(f"betas go up to {largest:g}, too far for this model: {error}") from None
-    with at_work(chosen, "thermodynamics") as (workers, tick):
+    with at_work(chosen, "thermodynamics", hot) as (workers, tick):
         plan = plan_with_pilots(hot, workers, keep_whole=True, **plan_options(chosen))
         inner = places[places > 0.0]
         path = np.union1d(plan.betas, inner)

@@ -56,6 +56,7 @@ def _run() -> Any:
     # each adds its commands
     from . import answers, expectations, formats, make, report, results, samples, studies  # noqa: F401
     from .common import app
+    from .options import with_values
 
     os.environ.pop("MARGINALIS_WARN", None)  # the commands print all warnings in any case
     notices = logging.StreamHandler()
@@ -64,7 +65,7 @@ def _run() -> Any:
     logging.getLogger("marginalis").setLevel(logging.INFO)
     _on_signals(_stop)
     try:
-        return app(standalone_mode=False)
+        return app(with_values(sys.argv[1:]), standalone_mode=False)
     except typer.Abort:
         raise KeyboardInterrupt from None
 

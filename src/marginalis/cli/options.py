@@ -23,6 +23,8 @@ _HELP = {  # where a flag takes something else than the Python argument
     "resample": "on, off, or the share of effective chains below which a population is resampled; off by default.",
     "seed": "Seed of the random numbers.",
     "threads": "Threads; MARGINALIS_THREADS, or all cores, by default; those of each task where there is a pool.",
+    "checkpoint": "File that keeps finished chains, so that the same command goes on after any stop; beside --out if "
+    "no file is named.",
     "pool": "Where chains are run: a number of processes, dask:ADDRESS of a scheduler, or dask-local.",
 }
 
@@ -38,6 +40,8 @@ def takes_flags(leave_out: Sequence[str] = ()) -> Callable[[Callable[..., None]]
 
         def run(**given: Any) -> None:
             options = {name: given.pop(name) for name in names}
+            if options.get("checkpoint") == "":
+                options["checkpoint"] = _beside(given.get("out"))
             command(**given, options={**options, "progress": True})
 
         run.__name__, run.__doc__ = command.__name__, command.__doc__
@@ -46,6 +50,20 @@ def takes_flags(leave_out: Sequence[str] = ()) -> Callable[[Callable[..., None]]
         return run
 
     return dress
+
+
+def with_values(words: Sequence[str]) -> list[str]:
+    """Return the words of a command with an empty value for ``--checkpoint`` where it has none."""
+    following = [*words[1:], "--"]
+    bare = [a == "--checkpoint" and b.startswith("-") for a, b in zip(words, following, strict=True)]
+    return ["--checkpoint=" if is_bare else word for word, is_bare in zip(words, bare, strict=True)]
+
+
+def _beside(out: Path | None) -> str:
+    """Return where finished chains are kept if only the place of the result is named."""
+    if out is None:
+        raise ValueError("--checkpoint goes with --out FILE, or names a file itself")
+    return f"{out}.checkpoint"
 
 
 def _flag(name: str) -> inspect.Parameter:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,16 +15,18 @@ import numpy as np
 from ..checks import Array
 from ..parallel.ledger import Ledger
 from ..parallel.share import share_out
-from ..parallel.tasks import Reply
+from ..parallel.tasks import Reply, machine
 from ..parallel.threads import Tick, run_jobs
 from ..sampling import loop
 from ..sampling.plan import Plan
 from ..sampling.recorder import Recorder
 from ..sampling.resample import Populations
 from . import Begun
+from .checkpoint import Piece, from_bytes, run_name, to_bytes
 from .workers import Workers
 
 _LANES = 16  # chains that kernels like to have together
+_KEEP_EVERY = 10.0  # seconds of a run on threads that go to a checkpoint together
 _MOST_BYTES = 1 << 25  # that a part of a run sends back
 
 
@@ -57,7 +61,7 @@ def run_both(
         return np.full(plan.populations or plan.chains, shift), None
     if isinstance(workers, int):
         workers = Workers(workers)
-    if workers.pool is None:
+    if workers.pool is None and workers.store is None:
         found = run_here(plan, begin(plan), range(plan.chains), workers.threads, tick, recorder)
     else:
         found = _run_apart(plan, workers, tick, recorder)
@@ -141,40 +145,127 @@ class Chains:
         """Return the chains of some units."""
         return range(part.start * self.unit, min(part.stop * self.unit, self.plan.chains))
 
-    def run(self, part: range, extra: Any, threads: int) -> Found:
+    def run(self, part: range, extra: Any, threads: int, tick: Tick = lambda fraction: None) -> Found:
         """Run the chains of some units."""
         if not self._begun:
             self._begun.append(begin(self.plan))
         chains = self.chains(part)
         recorder = None if self.blank is None else self.blank.like(len(chains))
-        return run_here(self.plan, self._begun[0], chains, threads, lambda fraction: None, recorder)
+        return run_here(self.plan, self._begun[0], chains, threads, tick, recorder)
 
 
 def _run_apart(plan: Plan, workers: Workers, tick: Tick, recorder: Recorder | None) -> Found:
-    """Run a plan in parts on a pool."""
-    job = Chains(plan, None if recorder is None else recorder.like(0))
-    units, begun = -(-plan.chains // job.unit), time.monotonic()
-    each = job.unit * (16 if recorder is None else 16 + recorder.bytes_per_chain)
-    ledger = Ledger(units, job.unit * plan.seconds_per_chain, most=max(1, _MOST_BYTES // each))
-    log_weights = np.full(plan.populations or plan.chains, math.nan)
-    marginal: list[Array] = []
+    """Run a plan in parts, on a pool or here; what a checkpoint has is taken from there, and what is new kept in it."""
+    run = _Run(plan, workers, recorder)
+    run.look()
+    try:
+        if workers.pool is not None:
+            share_out(workers.pool, run.job, run.ledger, run.receive, run.then(tick), refresh=run.look)
+        else:
+            run.here(tick)
+    finally:
+        run.keep()
+    return Found(run.log_weights, run.marginal, recorder)
 
-    def receive(part: range, reply: Reply) -> None:
-        found, chains = reply.result, job.chains(part)
+
+class _Run:
+    """What has come back of the parts of a plan."""
+
+    def __init__(self, plan: Plan, workers: Workers, recorder: Recorder | None) -> None:
+        self.plan, self.workers, self.recorder = plan, workers, recorder
+        self.job = Chains(plan, None if recorder is None else recorder.like(0))
+        unit, units = self.job.unit, -(-plan.chains // self.job.unit)
+        seconds = unit * plan.seconds_per_chain
+        most = max(1, _MOST_BYTES // (unit * (16 if recorder is None else 16 + recorder.bytes_per_chain)))
+        start = 0 if workers.store is None else secrets.randbelow(units)  # another caller may work on the same file
+        if workers.pool is None:
+            self.ledger = Ledger(units, seconds / workers.threads, most=most, start=start, length=_KEEP_EVERY)
+        else:
+            self.ledger = Ledger(units, seconds, most=most, start=start)
+        self.log_weights = np.full(plan.populations or plan.chains, math.nan)
+        self.marginal: Array | None = None
+        self.begun, self.before = time.monotonic(), 0  # parts that were there at that time
+        self.name = "" if workers.store is None else run_name(plan, recorder)
+        self.offset = 0 if plan.populations or plan.start is not None else plan.first_chain
+        self.read, self.new = 0, list[Piece]()
+
+    def here(self, tick: Tick) -> None:
+        """Run all parts on threads, one after the other."""
+        while (part := self.ledger.take(time.monotonic(), 1)) is not None:
+            begun, share, before = time.perf_counter(), len(part) / self.ledger.total, self._fraction()
+            hear = partial(_from_to, tick, before, before + share)
+            found = self.job.run(part, None, self.workers.threads, hear)
+            if self.ledger.finish(part, time.perf_counter() - begun):
+                self.receive(part, Reply(machine(), "", result=found))
+            self.then(tick)(self._fraction())
+
+    def _fraction(self) -> float:
+        return self.ledger.done / self.ledger.total
+
+    def receive(self, part: range, reply: Reply) -> None:
+        """Put what has come back in its place."""
+        found, chains = reply.result, self.job.chains(part)
+        self._place(chains, found)
+        self.workers.machines.add(reply.machine)
+        if self.workers.store is not None:
+            data = to_bytes(found.log_weights, found.marginal, found.recorded)
+            self.new.append(Piece(chains.start + self.offset, len(chains), reply.machine, data))
+        if self.workers.pool is not None:
+            done = min(self.ledger.done * self.job.unit, self.plan.chains)
+            rate = (self.ledger.done - self.before) * self.job.unit * self.plan.steps / (time.monotonic() - self.begun)
+            number = self.workers.pool.workers()
+            self.workers.say(f"{done} of {self.plan.chains} chains, {number} workers, {rate:.3g} chain steps/s")
+
+    def _place(self, chains: range, found: Found) -> None:
         place = slice(chains.start, chains.stop)
         if found.marginal is not None:
-            if not marginal:
-                marginal.append(np.full(plan.chains, math.nan))
-            marginal[0][place] = found.marginal
-        if recorder is not None:
-            recorder.put(place, found.recorded)
-        log_weights[slice(part.start, part.stop) if plan.populations else place] = found.log_weights
-        workers.machines.add(reply.machine)
-        done = min(ledger.done * job.unit, plan.chains)
-        rate = done * plan.steps / max(time.monotonic() - begun, 1e-9)
-        assert workers.pool is not None
-        workers.say(f"{done} of {plan.chains} chains, {workers.pool.workers()} workers, {rate:.3g} chain steps/s")
+            if self.marginal is None:
+                self.marginal = np.full(self.plan.chains, math.nan)
+            self.marginal[place] = found.marginal
+        if self.recorder is not None and found.recorded is not None:
+            self.recorder.put(place, found.recorded)
+        size = self.plan.population_size if self.plan.populations else 1
+        self.log_weights[chains.start // size : chains.stop // size] = found.log_weights
 
-    assert workers.pool is not None
-    share_out(workers.pool, job, ledger, receive, tick)
-    return Found(log_weights, marginal[0] if marginal else None, recorder)
+    def then(self, tick: Tick) -> Tick:
+        """Return `tick`, which also has what is new written."""
+
+        def hear(fraction: float) -> None:
+            self.keep()
+            tick(fraction)
+
+        return hear
+
+    def keep(self) -> None:
+        """Write what is new to the checkpoint."""
+        pieces, self.new = self.new, []
+        if self.workers.store is not None and pieces:
+            self.workers.store.write(self.name, pieces)
+
+    def look(self) -> None:
+        """Take what the checkpoint has, and this run has not."""
+        if self.workers.store is None:
+            return
+        plan, unit = self.plan, self.job.unit
+        for number, piece in self.workers.store.read(self.name, self.read):
+            self.read = number
+            first = piece.first - self.offset
+            inside = range(max(0, -(-first // unit)), (first + piece.chains) // unit)
+            if first + piece.chains == plan.chains:
+                inside = range(inside.start, self.ledger.total)
+            if first < 0 or first + piece.chains > plan.chains or not inside:
+                continue
+            chains = range(first, first + piece.chains)
+            size = piece.chains // plan.population_size if plan.populations else piece.chains
+            try:
+                found = Found(*from_bytes(piece.data, size, piece.chains, self.job.blank))
+            except ValueError as error:
+                raise self.workers.store.damage(error) from None
+            if self.ledger.finish(inside):
+                self._place(chains, found)
+                self.workers.machines.add(piece.machine)
+        self.before = self.ledger.done if not self.before else self.before
+
+
+def _from_to(tick: Tick, low: float, high: float, fraction: float) -> None:
+    tick(low + (high - low) * fraction)

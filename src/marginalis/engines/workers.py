@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from ..parallel.pools import Pool, open_pool
 from ..parallel.progress import ticker, words_of
 from ..parallel.threads import Tick, cores
 from ..sampling.plan import Plan
+from .checkpoint import Checkpoint, open_checkpoint
 
 _SMALL = 5.0  # seconds of a pilot that are not worth a journey
 
@@ -21,13 +22,14 @@ class Workers:
 
     threads: int
     pool: Pool | None = None
+    store: Checkpoint | None = None
     say: Callable[[str], None] = lambda text: None  # what a bar shows besides the fraction done
     machines: set[str] = field(default_factory=set)
 
     def for_pilot(self, plan: Plan) -> Workers:
         """Return who runs a plan that is not the answer's own: this machine, unless it would take long."""
         small = plan.remainder.model is None or plan.chains * plan.seconds_per_chain < _SMALL * self.threads
-        return replace(self, pool=None) if small else self
+        return replace(self, pool=None, store=None) if small else self
 
     @property
     def names(self) -> str:
@@ -36,15 +38,18 @@ class Workers:
 
 
 @contextmanager
-def at_work(options: Mapping[str, Any], label: str) -> Iterator[tuple[Workers, Tick]]:
-    """Give the workers that the options of a run name, and the function that hears the fraction done."""
+def at_work(options: Mapping[str, Any], label: str, *models: Any) -> Iterator[tuple[Workers, Tick]]:
+    """Give the workers that the options of a run name, and the function that hears the fraction done.
+
+    `label` and `models` say what the run is about, for a checkpoint to tell it from others.
+    """
     threads = cores(options["threads"])
-    with ticker(options["progress"], label) as tick:
-        if options["pool"] is None:
-            yield Workers(threads), tick
-            return
-        pool = open_pool(options["pool"], options["threads"], threads)
-        try:
-            yield Workers(threads, pool, words_of(tick)), tick
-        finally:
-            pool.close()
+    with ticker(options["progress"], label) as tick, ExitStack() as stack:
+        store = open_checkpoint(options, label, models)
+        if store is not None:
+            stack.callback(store.close)
+        pool = None
+        if options["pool"] is not None:
+            pool = open_pool(options["pool"], options["threads"], threads)
+            stack.callback(pool.close)
+        yield Workers(threads, pool, store, words_of(tick)), tick

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pkgutil
+import socket
 import time
 import warnings
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from .tasks import Task, work
 
 _ANSWER = 8  # seconds that a scheduler has to answer
 _WORKERS = 30.0  # seconds that a cluster without workers has to find some
+_ALIVE = ("running", "connecting")  # the client gives a scheduler that is gone some time to come back
 _GONE = (CancelledError, asyncio.CancelledError, CommClosedError, distributed.KilledWorker)
 
 
@@ -43,8 +45,8 @@ class DaskPool(Pool):
         """Return how many tasks the cluster can run at a time; a second's old news will do."""
         now = time.monotonic()
         if now - self._looked > 1.0:
-            if self.client.status not in ("running", "connecting"):
-                raise ValueError(f"the Dask client is {self.client.status}: the scheduler is gone, or was closed")
+            if self.client.status not in _ALIVE:
+                raise self._gone()
             found: dict[str, int] = {}
             with contextlib.suppress(*_GONE):  # a scheduler that is gone may come back
                 found = self.client.nthreads() if self.client.status == "running" else {}
@@ -80,10 +82,18 @@ class DaskPool(Pool):
                     job = self.client.submit(bytes, data, key=f"marginalis-job-{task.job}")
                 self._jobs = {task.job: job}
             future = self.client.submit(work, task, job, key=None, pure=False)
-        except (RuntimeError, *_GONE) as error:
-            raise ValueError(f"the Dask client takes no tasks: {error}") from None
+        except Exception:
+            if self.client.status in _ALIVE:
+                raise
+            raise self._gone() from None
         future.add_done_callback(finished.put)
         return future
+
+    def _gone(self) -> OSError:
+        return OSError(
+            f"the scheduler is gone, and the Dask client {self.client.status}: what is finished is in the checkpoint, "
+            "if there is one"
+        )
 
     def is_lost(self, error: BaseException) -> bool:
         """Tell if the worker or the scheduler is gone."""
@@ -105,19 +115,28 @@ def of_client(client: Any) -> DaskPool:
 
 
 def at(address: str) -> DaskPool:
-    """Return the pool of the scheduler at an address."""
+    """Return the pool of the scheduler at an address, if one answers there."""
     try:
+        _knock(address)  # a client that finds nobody would take long to go
         client = distributed.Client(address, timeout=_ANSWER, set_as_default=False)
-    except (OSError, ValueError, TypeError, TimeoutError) as error:
+    except (OSError, ValueError, TypeError, MemoryError) as error:  # MemoryError: it speaks another language
         text = " ".join(str(error).split())[:100]
         raise ValueError(f"no Dask scheduler answers at {address!r}: {text}") from None
     return _ours(client, client.close)
 
 
+def _knock(address: str) -> None:
+    """Raise an OSError or a ValueError if nobody listens at an address."""
+    scheme, _, _ = address.rpartition("://")
+    host, port = distributed.comm.get_address_host_port(address)
+    if scheme in ("", "tcp", "tls"):
+        socket.create_connection((host, port), timeout=_ANSWER).close()
+
+
 def local(cores: int) -> DaskPool:
     """Return a cluster of our own on this machine, a process for each core, which listens to this machine only."""
     cluster = distributed.LocalCluster(
-        n_workers=cores, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, silence_logs=100
+        n_workers=cores, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=100
     )
     client = distributed.Client(cluster, set_as_default=False)
 

@@ -23,8 +23,13 @@ _OPEN, _GIVEN, _DONE = 0, 1, 2
 class Ledger:
     """The units 0 … n−1 of a run (sixteen chains, a population, a model), and what has become of each."""
 
-    def __init__(self, units: int, seconds: float, *, most: int | None = None, start: int = 0) -> None:
-        """`seconds` is a guess of what a unit takes; parts have `most` units at most; the first begins at `start`."""
+    def __init__(
+        self, units: int, seconds: float, *, most: int | None = None, start: int = 0, length: float = 0.0
+    ) -> None:
+        """`seconds` is a guess of what a unit takes; parts have `most` units at most, and take `length` seconds, or as
+        many as are good for the number of workers; the first begins at `start`.
+        """
+        self._length = length
         self._state = np.zeros(units, dtype=np.uint8)
         self._seen: deque[float] = deque(maxlen=64)  # seconds per unit of the last parts
         self._guess, self._most, self._cursor = max(seconds, 1e-12), most or units, start
@@ -52,7 +57,7 @@ class Ledger:
         first = self._next_open()
         if first is None:
             return self._overdue(now)
-        seconds = SECONDS + PER_WORKER * workers
+        seconds = self._length or SECONDS + PER_WORKER * workers
         left = self._open * self.pace / max(workers, 1)
         if left < 2.0 * seconds:  # the end is near
             seconds = min(seconds, max(LEAST, left / 2.0))

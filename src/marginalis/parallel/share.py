@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import time
 from collections.abc import Callable
@@ -69,7 +70,8 @@ def share_out(
             tick(ledger.done / total)
     finally:
         for future in flying:
-            future.cancel()
+            with contextlib.suppress(Exception):  # whoever had it may be gone
+                future.cancel()
 
 
 def _reply(future: Any, pool: Pool) -> Reply | None:

@@ -101,6 +101,10 @@ class RunOptions(PlanOptions, total=False):
         "'dask:' and the address of a scheduler, or 'dask-local'; threads of this process by default. threads are then "
         "those of each task. Does not change the result",
     ]
+    checkpoint: Annotated[
+        str | os.PathLike[str] | None,
+        "file that keeps finished chains: the same call goes on from it after any stop, on any number of workers",
+    ]
     progress: Annotated[
         bool | Callable[[float], None],
         "True for a bar on stderr (on a terminal, after a second), or a function that hears the fraction done",
@@ -125,6 +129,7 @@ DEFAULTS: RunOptions = {
     "device": None,
     "threads": None,
     "pool": None,
+    "checkpoint": None,
     "progress": False,
 }
 

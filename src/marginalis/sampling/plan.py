@@ -146,7 +146,7 @@ class Plan:
         if self.mixture is not None:
             base += [self.mixture.weights, self.mixture.fields]
         base += [x for w in (self.base.weights, self.base.lateral) if w is not None for x in _stored(w)]
-        return f"{model_digest(self.model)} {_digest(words, [self.betas, *base])}"
+        return f"{model_digest(self.model)} {digest(words, [self.betas, *base])}"
 
 
 def model_digest(model: MRF) -> str:
@@ -154,18 +154,19 @@ def model_digest(model: MRF) -> str:
     arrays = _stored(model.weights) + [model.visible_bias, model.hidden_bias, model.temperature, model.offset]
     if model.lateral is not None:
         arrays += _stored(model.lateral)
-    return _digest(f"{model.weights.shape} {model.visible_units} {model.hidden_units}", arrays)
+    return digest(f"{model.weights.shape} {model.visible_units} {model.hidden_units}", arrays)
 
 
 def _stored(w: Any) -> list[Any]:
     return [w.indptr, w.indices, w.data] if sp.issparse(w) else [w]
 
 
-def _digest(words: str, arrays: list[Any]) -> str:
-    digest = hashlib.sha256(words.encode())
+def digest(words: str, arrays: list[Any]) -> str:
+    """Return the hash of some words and arrays."""
+    found = hashlib.sha256(words.encode())
     for array in arrays:
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
 
 
 def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOptions]) -> Plan:
