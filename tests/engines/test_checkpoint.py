@@ -96,8 +96,8 @@ class _Map:
 )
 def test_every_answer_can_be_kept(model, path, ask):
     found = [ask(model, **given) for given in ({}, {"checkpoint": path}, {"checkpoint": path})]
-    np.testing.assert_array_equal(found[0], found[1])
-    np.testing.assert_array_equal(found[0], found[2])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12)  # of energies: matrix products round
+    np.testing.assert_array_equal(found[1], found[2])
     number = len(pieces(path))
     assert number > 0
     ask(model, checkpoint=path)

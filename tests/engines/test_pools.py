@@ -85,7 +85,8 @@ def test_the_same_answers_on_a_pool(model, engine):
     alone, shared = (mg.estimate(model, record=True, steps=20, **given, **pool).curve.log_weights for pool in both)
     np.testing.assert_array_equal(alone, shared)
     alone, shared = (mg.thermodynamics(model, [0.3, 1.0], steps=10, **given, **pool) for pool in both)
-    assert alone.rows() == shared.rows()
+    np.testing.assert_allclose(alone.energy, shared.energy, rtol=1e-12)  # products of matrices round
+    np.testing.assert_array_equal(alone.log_z, shared.log_z)
     assert shared.record.machines == tasks.machine()
     alone, shared = (mg.along([model, model], steps=20, **given, **pool) for pool in both)
     np.testing.assert_array_equal(alone.log_weights, shared.log_weights)

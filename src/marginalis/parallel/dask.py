@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pkgutil
-import socket
 import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any
 
 import distributed
@@ -23,7 +22,7 @@ from ..checks import a_kind
 from .pools import Finished, Pool, check_version
 from .tasks import Task, work
 
-_ANSWER = 8  # seconds that a scheduler has to answer
+_ANSWER = 5  # seconds that a scheduler has to answer
 _WORKERS = 30.0  # seconds that a cluster without workers has to find some
 _ALIVE = ("running", "connecting")  # the client gives a scheduler that is gone some time to come back
 _GONE = (CancelledError, asyncio.CancelledError, CommClosedError, distributed.KilledWorker)
@@ -117,20 +116,21 @@ def of_client(client: Any) -> DaskPool:
 def at(address: str) -> DaskPool:
     """Return the pool of the scheduler at an address, if one answers there."""
     try:
-        _knock(address)  # a client that finds nobody would take long to go
+        # a client that finds nobody would take long to go, and here a loop may be running already
+        with ThreadPoolExecutor(1) as other_thread:
+            other_thread.submit(asyncio.run, _knock(address)).result()
         client = distributed.Client(address, timeout=_ANSWER, set_as_default=False)
-    except (OSError, ValueError, TypeError, MemoryError) as error:  # MemoryError: it speaks another language
-        text = " ".join(str(error).split())[:100]
+    except (OSError, ValueError, TypeError, MemoryError) as error:  # MemoryError: who answers speaks another language
+        text = " ".join(str(error).split())[:100] or "it does not say hello"
         raise ValueError(f"no Dask scheduler answers at {address!r}: {text}") from None
     return _ours(client, client.close)
 
 
-def _knock(address: str) -> None:
-    """Raise an OSError or a ValueError if nobody listens at an address."""
-    scheme, _, _ = address.rpartition("://")
-    host, port = distributed.comm.get_address_host_port(address)
-    if scheme in ("", "tcp", "tls"):
-        socket.create_connection((host, port), timeout=_ANSWER).close()
+async def _knock(address: str) -> None:
+    """Raise an error if nobody answers at an address as a scheduler does."""
+    secrets = distributed.Security().get_connection_args("client")
+    calling = distributed.comm.connect(distributed.comm.normalize_address(address), timeout=_ANSWER, **secrets)
+    (await asyncio.wait_for(calling, _ANSWER + 1)).abort()
 
 
 def local(cores: int) -> DaskPool:
