@@ -131,8 +131,8 @@ def test_names_and_numbers_as_people_read_them():
         "0.0012", "+2.2", "-0.69759",
     ]  # fmt: skip
     assert [cell_text("mean", None), cell_text("mean", float("nan")), cell_text("steps", 10)] == ["", "", "10"]
-    row = {"mean": 1.23456, "stderr": 0.012, "error": -1.0075e-06, "error_stderr": 6.9e-07, "printed": -0.6976}
-    shown = ["1.235", "0.012", "-0.00000101", "6.9e-07", "-0.69760"]
+    row = {"mean": 1.23456, "stderr": 0.012, "error": -1.0075e-06, "error_stderr": 7.0e-07, "printed": -0.6976}
+    shown = ["1.235", "0.012", "-0.00000101", "7.0e-07", "-0.69760"]
     assert [cell_text(key, value, row) for key, value in row.items()] == shown
     far = [is_far("z", 3.5), is_far("z_error", -2.0), is_far("mean", 9.0), is_far("z", None)]
     assert far == [True, False, None, None]

@@ -48,7 +48,7 @@ def cell_text(key: str, value: Any, row: Mapping[str, Any] | None = None) -> str
         error = (row or {}).get(_ERRORS.get(key, ""))
         if isinstance(error, float) and 0.0 < error < math.inf:
             return f"{value:.{max(0, 1 - math.floor(math.log10(error)))}f}"
-        digits = ".2g" if "stderr" in key or "seconds" in key else ".3g" if "error" in key else ".5g"
+        digits = "#.2g" if "stderr" in key else ".2g" if "seconds" in key else ".3g" if "error" in key else ".5g"
         return f"{value:{digits}}"
     return method_name(value) if isinstance(value, str) else str(value)
 
