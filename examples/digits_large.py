@@ -27,7 +27,7 @@ def enlarged() -> tuple[np.ndarray, np.ndarray]:
 def main(path: Path) -> None:
     train, test = enlarged()
     begin = time.perf_counter()
-    *_, parameters = pcd(train, 500, 100, rate=0.05)
+    *_, parameters = pcd(train, 500, 20, rate=0.05)
     model = mg.rbm(*parameters, units="binary")
     path.parent.mkdir(exist_ok=True)
     mg.save(model, path)
