@@ -47,6 +47,9 @@ class HostDevice:
     def wait(self):
         pass
 
+    def repeated(self, work):
+        return work
+
     def kernel(self, files, macros, name="anneal"):
         library = self.library(files, {"NUMBERS": 1, **macros}, name)
 

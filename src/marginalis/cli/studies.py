@@ -26,6 +26,7 @@ def reproduce(
     seed: Annotated[int, typer.Option(help="Seed of models and random numbers.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.")] = False,
     threads: Threads = None,
+    engine: Annotated[str, typer.Option(help="auto, numpy, numba or cuda.")] = "auto",
     csv: Annotated[bool, typer.Option("--csv", help="Also export every single result as CSV.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -40,6 +41,7 @@ def reproduce(
         seed=seed,
         resume=resume,
         threads=threads,
+        engine=engine,  # type: ignore[arg-type]  # checked there
         progress=True,
         export=csv,
     )

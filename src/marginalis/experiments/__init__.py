@@ -11,16 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..checks import whole
+from ..checks import one_of, whole
 from ..formats.files import make_folder, write_whole
+from ..gpu.device import open_device
+from ..parallel.processes import Processes
 from ..parallel.progress import ticker
 from ..parallel.threads import Tick, cores, run_jobs
 from ..plots import save
+from ..sampling.options import ENGINES, Engine
 from .ape_temperature import EXPERIMENT as APE_TEMPERATURE
 from .convergence import EXPERIMENT as CONVERGENCE
 from .experiment import Columns, Experiment, Summary
 from .size_ratio import EXPERIMENT as SIZE_RATIO
-from .store import Contents, Store
+from .store import Contents, Row, Store
 from .table1 import EXPERIMENT as TABLE1
 
 EXPERIMENTS = {e.name: e for e in (TABLE1, APE_TEMPERATURE, SIZE_RATIO, CONVERGENCE)}
@@ -47,6 +50,7 @@ def reproduce(
     seed: int = 0,
     resume: bool = False,
     threads: int | None = None,
+    engine: Engine = "auto",
     progress: bool | Tick = False,
     export: bool = False,
 ) -> list[Result]:
@@ -54,8 +58,12 @@ def reproduce(
 
     `experiments` is the number of RBM instances and `chains` is N, by default the paper's. Every result goes to an
     SQLite file in `out` as it is found; with `resume` a stopped run continues there and ends with the same
-    numbers as one that was never stopped.
+    numbers as one that was never stopped. `engine` is that of `estimate`; a GPU is fed by as many processes as there
+    are threads.
     """
+    one_of(engine, ENGINES, "engine")
+    if engine == "cuda":
+        open_device()  # or say what is missing
     if name != "all" and name not in EXPERIMENTS:
         raise ValueError(f"experiment is {name!r}; it must be one of {', '.join(EXPERIMENTS)}, all")
     chosen = list(EXPERIMENTS.values()) if name == "all" else [EXPERIMENTS[name]]
@@ -65,7 +73,8 @@ def reproduce(
     for e in chosen:
         count = whole(e.experiments if experiments is None else experiments, "experiments", 1, 10**6)
         n = whole(e.chains if chains is None else chains, "chains", 1, 10**7)
-        plans.append((e, count, n, {"seed": seed, "chains": n, **_plain(e.settings)}))
+        own = {"engine": engine} if engine == "cuda" else {}  # its last digits are others than those of the CPU
+        plans.append((e, count, n, {"seed": seed, "chains": n, **own, **_plain(e.settings)}))
     folder = Path(out)
     tables = [f"{e.name}{end}" for e in chosen for end in (".csv", ".png", *(["-runs.csv"] if export else []))]
     make_folder(folder, STORE, "report.html", *tables)
@@ -73,7 +82,8 @@ def reproduce(
     try:
         store.begin({e.name: settings for e, _, _, settings in plans}, resume)
         results = [
-            _run(store, folder, e, count, n, settings, seed, threads, progress) for e, count, n, settings in plans
+            _run(store, folder, e, count, n, settings, seed, engine, threads, progress)
+            for e, count, n, settings in plans
         ]
         if export:
             for e in chosen:
@@ -94,6 +104,7 @@ def _run(
     chains: int,
     settings: dict[str, Any],
     seed: int,
+    engine: Engine,
     threads: int,
     progress: bool | Tick,
 ) -> Result:
@@ -106,13 +117,23 @@ def _run(
         if stop.is_set():
             raise InterruptedError("another piece of work failed, or the caller was interrupted")
 
+    # what a GPU does of a piece takes less time than Python: it wants the work of many processes
+    processes = Processes(min(threads, len(items))) if engine == "cuda" and threads > 1 else None
+
     def work(item: tuple[Any, ...]) -> Iterator[float]:
-        rows = e.measure(item, seed, chains, heed)
+        if processes is None:
+            rows = e.measure(item, seed, chains, engine, heed)
+        else:
+            rows = processes.submit(_measure, e.name, item, seed, chains, engine).result()
         store.write(e.name, repr(item), rows, time.perf_counter() - start)
         yield 1.0
 
-    with ticker(progress, e.name) as tick:
-        run_jobs(work, items, max(1, len(items)), threads, tick, stop)
+    try:
+        with ticker(progress, e.name) as tick:
+            run_jobs(work, items, max(1, len(items)), threads, tick, stop)
+    finally:
+        if processes is not None:
+            processes.close()
     after = _read(store, e, count, whole=True)
     columns = Columns.of(after.means)
     rows = e.summarise(columns)
@@ -120,6 +141,11 @@ def _run(
     save(e.figure(columns, rows), figure)
     write_whole(folder / f"{e.name}.csv", lambda file: file.write(_csv(rows).encode()))
     return Result(e, rows, figure, {"experiments": count, **settings}, after.seconds)
+
+
+def _measure(name: str, item: tuple[Any, ...], seed: int, chains: int, engine: Engine) -> list[Row]:
+    """Measure a piece of an experiment, in another process."""
+    return EXPERIMENTS[name].measure(item, seed, chains, engine, lambda fraction: None)
 
 
 def _read(store: Store, e: Experiment, count: int, whole: bool = False) -> Contents:

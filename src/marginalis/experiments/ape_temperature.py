@@ -10,6 +10,7 @@ from ..display.words import method_name
 from ..parallel.threads import Tick
 from ..plots import COLOURS, style
 from ..plots import figure as empty_figure
+from ..sampling.options import Engine
 from .experiment import Columns, Experiment, Key, Summary, keys_of, mean_and_error
 from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
 from .store import Row
@@ -27,7 +28,7 @@ def keys(item: tuple[Any, ...]) -> list[Key]:
     return [key for inv_t in INV_T for key in keys_of("gaussian", HIDDEN, inv_t, STEPS, ("ais", "mais"))]
 
 
-def measure(item: tuple[Any, ...], seed: int, chains: int, tick: Tick) -> list[Row]:
+def measure(item: tuple[Any, ...], seed: int, chains: int, engine: Engine, tick: Tick) -> list[Row]:
     (instance,) = item
     rows = []
     for inv_t in INV_T:
@@ -36,7 +37,7 @@ def measure(item: tuple[Any, ...], seed: int, chains: int, tick: Tick) -> list[R
         rows.append(exact_row(model, setting))
         for steps in STEPS:
             own = derive(seed, "ape-temperature", "chains", instance, inv_t, steps)
-            rows += sample_rows(model, setting, steps, ("ais", "mais"), own, chains, tick=tick)
+            rows += sample_rows(model, setting, steps, ("ais", "mais"), own, chains, engine=engine, tick=tick)
     return rows
 
 

@@ -10,6 +10,7 @@ from ..display.words import method_name
 from ..parallel.threads import Tick
 from ..plots import COLOURS, style
 from ..plots import figure as empty_figure
+from ..sampling.options import Engine
 from .ape_temperature import summarise_ape
 from .experiment import Columns, Experiment, Key, Summary, keys_of
 from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
@@ -32,7 +33,7 @@ def keys(item: tuple[Any, ...]) -> list[Key]:
     return keys_of(kind, HIDDEN, inv_t, STEPS, METHODS)
 
 
-def measure(item: tuple[Any, ...], seed: int, chains: int, tick: Tick) -> list[Row]:
+def measure(item: tuple[Any, ...], seed: int, chains: int, engine: Engine, tick: Tick) -> list[Row]:
     instance, kind, inv_t = item
     setting = Setting(instance, kind, HIDDEN, inv_t)
     model = make_model("convergence", seed, setting)
@@ -40,9 +41,13 @@ def measure(item: tuple[Any, ...], seed: int, chains: int, tick: Tick) -> list[R
     for steps in STEPS:
         for transition in ("gibbs", "metropolis"):
             own = derive(seed, "convergence", "chains", instance, kind, inv_t, steps, transition)
-            found = sample_rows(model, setting, steps, ("ais", "mais"), own, chains, transition=transition, tick=tick)
+            found = sample_rows(
+                model, setting, steps, ("ais", "mais"), own, chains, transition=transition, engine=engine, tick=tick
+            )
             if instance < TIMED:  # the same seed: the same numbers, and the time of mAIS alone
-                alone = sample_rows(model, setting, steps, ("mais",), own, chains, transition=transition, tick=tick)
+                alone = sample_rows(
+                    model, setting, steps, ("mais",), own, chains, transition=transition, engine=engine, tick=tick
+                )
                 found = found[:1] + alone
             rows += found
     return rows

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..models.units import Array
 from ..parallel.threads import Tick
+from ..sampling.options import Engine
 from .store import Row
 
 Summary = list[dict[str, Any]]
@@ -76,7 +77,8 @@ class Experiment:
     settings: dict[str, Any]
     items: Callable[[int], list[tuple[Any, ...]]]  # the pieces of work of one instance
     keys: Callable[[tuple[Any, ...]], list[Key]]  # the columns that a piece fills
-    measure: Callable[[tuple[Any, ...], int, int, Tick], list[Row]]  # (piece, seed, chains, what hears of progress)
+    # (piece, seed, chains, engine, what hears of progress)
+    measure: Callable[[tuple[Any, ...], int, int, Engine, Tick], list[Row]]
     summarise: Callable[[Columns], Summary]
     figure: Callable[[Columns, Summary], Any]
     text: str  # what the paper shows and what to look for, for the report

@@ -15,7 +15,7 @@ from ..exact import exact_log_z
 from ..examples import rbm_gaussian, rbm_hopfield
 from ..models.model import MRF
 from ..parallel.threads import Tick
-from ..sampling.options import Method, Transition
+from ..sampling.options import Engine, Method, Transition
 from ..sampling.plan import make_plan
 from .store import Row
 
@@ -58,6 +58,7 @@ def sample_rows(
     chains: int,
     trials: int = 1,
     transition: Transition = "gibbs",
+    engine: Engine = "auto",
     tick: Tick = lambda fraction: None,
 ) -> list[Row]:
     """Free energies of `trials` independent trials of N = `chains`, by AIS, mAIS-V, or both along one path.
@@ -66,7 +67,9 @@ def sample_rows(
     seconds of one trial; those of mAIS are not known when it comes along with AIS.
     """
     method: Method = "ais" if "ais" in methods else "mais-v"
-    plan = make_plan(model, method=method, steps=steps, chains=chains * trials, transition=transition, seed=seed)
+    plan = make_plan(
+        model, method=method, steps=steps, chains=chains * trials, transition=transition, seed=seed, engine=engine
+    )
     start = time.thread_time()
     own, marginal = drive.run_both(plan, 1, tick)
     seconds = (time.thread_time() - start) / trials

@@ -10,6 +10,7 @@ from ..models.units import Array
 from ..parallel.threads import Tick
 from ..plots import figure as empty_figure
 from ..plots import style
+from ..sampling.options import Engine
 from .experiment import Columns, Experiment, Key, Summary, keys_of, mean_and_error
 from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
 from .store import Row
@@ -29,7 +30,7 @@ def keys(item: tuple[Any, ...]) -> list[Key]:
     return [key for size in sizes for key in keys_of("gaussian", *size, STEPS, ("ais", "mais"))]
 
 
-def measure(item: tuple[Any, ...], seed: int, chains: int, tick: Tick) -> list[Row]:
+def measure(item: tuple[Any, ...], seed: int, chains: int, engine: Engine, tick: Tick) -> list[Row]:
     (instance,) = item
     rows = []
     for alpha in ALPHA:
@@ -40,7 +41,7 @@ def measure(item: tuple[Any, ...], seed: int, chains: int, tick: Tick) -> list[R
             for steps in STEPS:
                 for method in ("ais", "mais"):  # r compares two separate runs
                     own = derive(seed, "size-ratio", method, instance, alpha, inv_t, steps)
-                    rows += sample_rows(model, setting, steps, (method,), own, chains, tick=tick)
+                    rows += sample_rows(model, setting, steps, (method,), own, chains, engine=engine, tick=tick)
     return rows
 
 

@@ -11,6 +11,7 @@ from ..display.words import method_name
 from ..parallel.threads import Tick
 from ..plots import COLOURS, style
 from ..plots import figure as empty_figure
+from ..sampling.options import Engine
 from .experiment import Columns, Experiment, Key, Summary, keys_of, mean_and_error
 from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
 from .store import Row
@@ -41,14 +42,14 @@ def keys(item: tuple[Any, ...]) -> list[Key]:
     return keys_of("gaussian", HIDDEN, item[1], STEPS, ("ais", "mais"))
 
 
-def measure(item: tuple[Any, ...], seed: int, chains: int, tick: Tick) -> list[Row]:
+def measure(item: tuple[Any, ...], seed: int, chains: int, engine: Engine, tick: Tick) -> list[Row]:
     instance, inv_t = item
     setting = Setting(instance, "gaussian", HIDDEN, inv_t)
     model = make_model("table1", seed, setting)
     rows = [exact_row(model, setting)]
     for steps in STEPS:
         own = derive(seed, "table1", "chains", instance, inv_t, steps)
-        rows += sample_rows(model, setting, steps, ("ais", "mais"), own, chains, TRIALS, tick=tick)
+        rows += sample_rows(model, setting, steps, ("ais", "mais"), own, chains, TRIALS, engine=engine, tick=tick)
     return rows
 
 

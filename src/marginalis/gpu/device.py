@@ -69,6 +69,19 @@ class Device:
         with self._here:
             self._cupy.cuda.get_current_stream().synchronize()
 
+    def repeated(self, work: Callable[[], None]) -> Callable[[], None]:
+        """Return a function that launches what `work` launches, all at once; it has been launched before."""
+        with self._here, self._cupy.cuda.Stream(non_blocking=True) as stream:
+            stream.begin_capture()
+            work()
+            graph = stream.end_capture()
+
+        def again() -> None:
+            with self._here:
+                graph.launch()
+
+        return again
+
     def kernel(self, files: Sequence[Path], macros: Mapping[str, object], name: str = "anneal") -> Callable[..., None]:
         """Return a kernel as a function of its blocks, the threads of each, shared bytes and arguments."""
         key = (tuple(files), tuple(sorted(macros.items(), key=str)), name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +19,11 @@ from .population import OnDevice, Prepared, prepared
 
 SOURCE = Path(__file__).with_name("large.cu")
 _ROWS, _UNITS, _INPUTS = 128, 64, 32  # chains and units of a block; inputs of one product
-_STAGES = 3 * 2 * 8 * 3 * 32 * 8  # bytes of weights in shared memory
-_MOST_WORDS = 119  # of a chain's spins, to fit beside them
+_STAGES = 4 * 2 * 2 * 6 * 32 * 16  # bytes of weights in shared memory
+_MOST_WORDS = 92  # of a chain's spins, to fit beside them
 _MOST_NUMBER = 8_300_000  # what three signed bytes can hold, nearly
 _FULL = 100  # couplings that are zero are as cheap as others, which are this many times cheaper than in lists
+_SPAN = 20  # steps that are launched as one
 _SECONDS = 1.2e-14  # of a chain·step and coupling, about
 
 
@@ -67,7 +69,7 @@ def _bands(filled: NDArray[np.bool_]) -> NDArray[np.int32]:
     some = filled.any(axis=0)
     first = np.where(some, filled.argmax(axis=0), 0)
     last = np.where(some, groups - filled[::-1].argmax(axis=0), 0)
-    return np.stack([first, last], axis=1).astype(np.int32)
+    return np.stack([first // 2 * 2, (last + 1) // 2 * 2], axis=1).astype(np.int32)  # two at a time
 
 
 def _filled(weights: Any, words: int, tiles: int) -> NDArray[np.bool_]:
@@ -104,8 +106,10 @@ def pack(weights: Array) -> tuple[NDArray[np.int8], Array, NDArray[np.int32], ND
     cut = digits.reshape(3, inputs // _INPUTS, _INPUTS, units // _UNITS, _UNITS)
     picked = cut[:, :, k[None], :, column[:, :, None, None]]
     # advanced indices come first: [eight columns, lane, register, place, byte, group, tile]
-    packed = picked.transpose(6, 5, 0, 4, 1, 2, 3)
-    return np.ascontiguousarray(packed), scale, rest.sum(axis=0).astype(np.int32), low.sum(axis=0).astype(np.int32)
+    in_order = picked.transpose(6, 5, 0, 4, 1, 2, 3)
+    # two products at a time: [tile, group, warp, two products, lane, product, register, place]
+    twos = in_order.reshape(*in_order.shape[:2], 2, 6, 2, 32, 2, 4).swapaxes(4, 5)
+    return np.ascontiguousarray(twos), scale, rest.sum(axis=0).astype(np.int32), low.sum(axis=0).astype(np.int32)
 
 
 def _half(device: Device, weights: Array, slope: Array, base: Array) -> Half:
@@ -136,6 +140,8 @@ class Population(OnDevice):
         self.gained = device.zeros((n,), np.int64)
         self.gained_joint = None if self.joint is None else device.zeros((n,), np.int64)
         self.rises = device.zeros((2, n), np.int64)
+        self.clock = device.zeros((1,), np.int32)
+        self.again: Callable[[], None] | None = None  # some steps, over again
         if plan.start is not None:
             rows = self.signed(plan.start[chains.start : chains.stop])[:n]
             bits = np.packbits(np.pad(rows, ((0, 0), (0, -rows.shape[1] % _UNITS))) > 0, axis=1, bitorder="little")
@@ -149,7 +155,10 @@ class Population(OnDevice):
         up = _half(device, weights, path.slope_h, path.base_h)
         down = _half(device, weights.T, path.slope_v, path.base_v)
         reach = float((np.abs(path.slope_h) + np.abs(weights).sum(axis=0)).max())
-        macros: dict[str, object] = {"JOINT": 1 if plan.method == "ais" else None}
+        macros: dict[str, object] = {
+            "JOINT": 1 if plan.method == "ais" else None,
+            "BASE": None if plan.remainder.base.is_uniform else 1,
+        }
         most = float(np.abs(np.diff(plan.betas)).max()) * reach, float(np.abs(path.slope_v).max())
         laid_out = LaidOut(up, down, macros, _unit(most[0]), _unit(most[1]))
         size = 4 * (up.words + down.words) + 40
@@ -157,37 +166,57 @@ class Population(OnDevice):
 
     def launch(self, to_step: int) -> None:
         """Start the kernels that take the steps."""
-        laid_out, plan, n = self.prepared.laid_out, self.plan, len(self.chains)
-        keys, sides = self.prepared.address[:20], self.prepared.address[20:]
-        units = laid_out.unit, laid_out.unit_v
-        summing = self.device.kernel([SOURCE], {**laid_out.macros, "SUMMED": 1}, "half_step")
-        sampling = self.device.kernel([SOURCE], {}, "half_step")
+        laid_out, n = self.prepared.laid_out, len(self.chains)
         if self.fresh:
-            start, down = self.device.kernel([SOURCE], {}, "start"), laid_out.down
+            start, down, address = self.device.kernel([SOURCE], {}, "start"), laid_out.down, self.prepared.address
             start(
                 -(-n // 128), 128, 0, self.v, np.int32(down.out_words), np.int32(down.units), *down.columns[1:3],
-                *keys, sides[0], self.first, np.int32(n), np.int32(self.step), np.int32(self.fresh == 1), units[1],
-                self.rises,
+                *address[:21], self.first, np.int32(n), np.int32(self.step), np.int32(self.fresh == 1),
+                laid_out.unit_v, self.rises,
             )  # fmt: skip
+        halves = self._halves()
+        k, moves = self.step, min(to_step, self.plan.steps - 1)  # the last step only weighs
+        spans = (moves - k) // _SPAN
+        if spans > 1:  # the same launches over and over are cheaper
+            set_clock = self.device.kernel([SOURCE], {}, "set_clock")
+            set_clock(1, 1, 0, self.clock, np.int32(0), np.int32(k))
+            if self.again is None:
+
+                def span() -> None:
+                    for ahead in range(1, _SPAN + 1):
+                        for half in halves:
+                            half(self.clock, np.int32(ahead))
+                    set_clock(1, 1, 0, self.clock, np.int32(_SPAN), np.int32(0))
+
+                self.again = self.device.repeated(span)
+            for _ in range(spans):
+                self.again()
+            k += spans * _SPAN
+        for step in range(k + 1, to_step + 1):
+            for half in halves if step < self.plan.steps else halves[:1]:
+                half(None, np.int32(step))
+
+    def _halves(self) -> list[Callable[[Any, np.int32], None]]:
+        """Return the launches of the two halves of a step, which is that of the clock and so many ahead."""
+        laid_out, prepared, n = self.prepared.laid_out, self.prepared, len(self.chains)
+        keys, sides = prepared.address[:20], prepared.address[20:]
         sums = self.gained, self.gained_joint, self.rises, self.weights, self.joint
-        path = self.prepared.betas, self.prepared.differences
-        turns = (
-            (summing, laid_out.up, self.v, self.h, sides[1]),
-            (sampling, laid_out.down, self.h, self.v, sides[0]),
-        )
-        fixed = [
-            (
-                kernel,
-                (-(-n // _ROWS), half.out_words // 2),
-                _STAGES + 4 * _ROWS * (half.words | 1),
-                (read, np.int32(half.words), drawn, np.int32(half.out_words), np.int32(half.units), *half.weights,
-                 *half.columns, *path, *keys, side, self.first, np.int32(n)),
-            )
-            for kernel, half, read, drawn, side in turns
-        ]  # fmt: skip
-        for k in range(self.step + 1, to_step + 1):
-            for kernel, blocks, shared, arguments in fixed if k < plan.steps else fixed[:1]:
-                kernel(blocks, 2 * _ROWS, shared, *arguments, np.int32(k), *units, *sums)
+
+        def half(macros: dict[str, object], of: Half, read: Any, drawn: Any, side: np.uint32) -> Any:
+            kernel = self.device.kernel([SOURCE], macros, "half_step")
+            shared = _STAGES + 4 * _ROWS * (of.words | 1)
+            fixed = (
+                read, np.int32(of.words), drawn, np.int32(of.out_words), np.int32(of.units), *of.weights, *of.columns,
+                prepared.betas, prepared.differences, *keys, side, self.first, np.int32(n),
+            )  # fmt: skip
+            last = laid_out.unit, laid_out.unit_v, *sums
+            blocks = -(-n // _ROWS), of.out_words // 2
+            return lambda clock, ahead: kernel(blocks, 2 * _ROWS, shared, *fixed, clock, ahead, *last)
+
+        return [
+            half({**laid_out.macros, "SUMMED": 1}, laid_out.up, self.v, self.h, sides[1]),
+            half({}, laid_out.down, self.h, self.v, sides[0]),
+        ]
 
     def _weights(self, of: Any) -> Array:
         gained = self.gained if of is self.weights else self.gained_joint
@@ -202,4 +231,4 @@ class Population(OnDevice):
 
     def choose(self, ancestors: NDArray[np.int64]) -> None:
         """Go on from the states of these chains, one for each; log-weights stay where they are."""
-        self.v, self.fresh = self.device.take(self.v, ancestors, 0), 2
+        self.v, self.fresh, self.again = self.device.take(self.v, ancestors, 0), 2, None

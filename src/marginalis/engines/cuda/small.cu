@@ -27,6 +27,8 @@ FORCED Sums both(Sums a, Sums b)
     return {a.linear + b.linear, a.top * b.top, a.bottom * b.bottom, a.drawn + b.drawn};
 }
 
+struct alignas(16) Four { real of[4]; };
+
 // Where in the tables the numbers of each five of N spins lie; the tables have WIDTH(OUT) units
 template <int N, int OUT> struct Places {
     u32 at[FIVES(N)];
@@ -40,15 +42,20 @@ template <int N, int OUT> struct Places {
             at[g] = GROUP == 1 ? (bits & 31) : (bits & 31) * WIDTH(OUT);
         }
     }
-    MEMBER real field(const real *table, int unit) const
+    // Of the units that a thread draws, from `unit` on
+    MEMBER void fields(const real *table, int unit, real *a) const
     {
-        real a = (real)0;
 #pragma unroll
         for (int g = 0; g < FIVES(N); ++g) {
-            real part = GROUP == 1 ? table[(g * WIDTH(OUT) + unit) * 32 + at[g]] : table[g * 32 * WIDTH(OUT) + at[g] + unit];
-            a = g == 0 ? part : a + part;
+            Four part;
+            if (GROUP == 1)
+#pragma unroll
+                for (int m = 0; m < 4; ++m) part.of[m] = table[(g * WIDTH(OUT) + unit + m) * 32 + at[g]];
+            else if (GROUP == 32) part.of[0] = table[g * 32 * WIDTH(OUT) + at[g] + unit];
+            else part = *(const Four *)(table + g * 32 * WIDTH(OUT) + at[g] + unit); // one access for all
+#pragma unroll
+            for (int m = 0; m < OWN; ++m) a[m] = g == 0 ? part.of[m] : a[m] + part.of[m];
         }
-        return a;
     }
     MEMBER real sum(const real *table) const
     {
@@ -135,10 +142,12 @@ FORCED Sums tile_h(const Step &step, const Up &up, const real *table, const real
         Words earlier = philox(step.chain, step.k - 1, 8 * r + tile_at(step, t), SIDE_JOINT, keys);
 #endif
         u32 bits = 0;
+        real slopes[4];
+        up.fields(table, 32 * r + unit_at(step, t), slopes);
 #pragma unroll
         for (int m = 0; m < OWN; ++m) {
             int unit = 32 * r + unit_at(step, t) + m;
-            real slope = up.field(table, unit), drawn = (real)0;
+            real slope = slopes[m], drawn = (real)0;
 #ifdef BASE
             real now = multiply_add(slope, step.beta, base[unit]), before = multiply_add(slope, step.before, base[unit]);
             real linear = rise(now, before, slope, step.per_step);
@@ -180,10 +189,12 @@ FORCED void draw_v(const Step &step, const Down &down, const real *table, const 
             if (!SOME(NV, r, t)) continue;
             Words words = ahead.get(step, step.side_v, keys, r, t);
             u32 bits = 0;
+            real slopes[4];
+            down.fields(table, 32 * r + unit_at(step, t), slopes);
 #pragma unroll
             for (int m = 0; m < OWN; ++m) {
                 int unit = 32 * r + unit_at(step, t) + m;
-                real a = down.field(table, unit), e;
+                real a = slopes[m], e;
 #ifdef BASE
                 a = multiply_add(a, step.beta, base[unit]);
                 e = boltzmann(a);
@@ -269,11 +280,15 @@ extern "C" __global__ void BOUNDS anneal(
     double on_joint = joint[t];
 #endif
     ahead_h.fetch(step, from + 1, side_h, keys);
+    double difference, next_difference = differences[from];
+    real beta = betas[from], next_beta = betas[from + 1];
 #pragma unroll 1
     for (int k = from + 1; k <= to; ++k) {
-        double difference = differences[k - 1];
         step.k = k;
-        set_beta(&step, betas[k], betas[k - 1]);
+        set_beta(&step, next_beta, beta);
+        beta = next_beta, difference = next_difference;
+        int next = k < to ? k : k - 1; // loaded a step ahead
+        next_beta = betas[next + 1], next_difference = differences[next];
 #ifdef BASE
         step.per_step = (real)(1.0 / difference);
 #endif
@@ -289,11 +304,11 @@ extern "C" __global__ void BOUNDS anneal(
             for (int i = 0; i < TILES; ++i)
                 if (SOME(NH, 0, i)) drawn[i] = tile_h(step, up, table_h, base_h, ahead_h, keys, i, h);
             share<NH>(h);
+            sums = tiles_h<0, TILES>(step, up, table_h, base_h, ahead_h, keys, h, drawn);
             ahead_h.fetch(step, k + 1, side_h, keys);
         }
         u32 moved[ROUNDS(NV)];
         draw_v(step, Down(h), table_v, base_v, ahead_v, keys, moved);
-        if (GROUP > 1) sums = tiles_h<0, TILES>(step, up, table_h, base_h, ahead_h, keys, h, drawn);
         double rise_v = (double)linear * difference;
         weight += rise_v + (double)sums.linear * difference + (double)logarithm(quotient(sums.top, sums.bottom));
 #ifdef JOINT

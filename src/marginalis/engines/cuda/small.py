@@ -20,8 +20,8 @@ _MOST_UNITS = 96  # of a side: products of as many factors in [1, 2] stay in ran
 _MOST_BYTES = 96 << 10  # of tables, which any GPU has in shared memory
 _FIVE = 5  # spins of a table
 # chains per multiprocessor up to which so many threads advance one
-_FEW = ((32, 16), (8, 40), (4, 100), (2, 220))
-_BLOCKS = {1: 256, 2: 256, 4: 256, 8: 128, 32: 128}  # threads of a block
+_FEW = ((8, 90), (4, 120))
+_BLOCKS = {1: 128, 2: 128, 4: 128, 8: 128, 32: 128}  # threads of a block
 _SECONDS = 1e-13  # of a chain·step and coupling, about
 _SIGNS = 1.0 - 2.0 * (np.arange(32)[:, None] >> np.arange(_FIVE)[::-1] & 1)  # a bit is set where a spin is down
 
@@ -62,7 +62,8 @@ def _bytes(plan: Plan, n: int, m: int, group: int) -> int:
 def _table(weights: Array, bias: Array, width: int) -> Array:
     """Sums of five inputs for each of their 32 states, [five, state, unit]; the first five have the bias, too."""
     inputs, units = weights.shape
-    padded = np.pad(weights, ((0, -inputs % _FIVE), (0, width - units)))
+    padded = np.zeros((-(-inputs // _FIVE) * _FIVE, width))
+    padded[:inputs, :units] = weights
     table = _SIGNS @ padded.reshape(-1, _FIVE, width)
     table[0, :, :units] += bias
     return table
@@ -126,7 +127,11 @@ class Population(OnDevice):
             made: np.ndarray = tables(laid_out.path, laid_out.weights, group).astype(real_type(self.plan))
             laid_out.tables[group] = device.upload(made), len(made)
         numbers, count = laid_out.tables[group]
-        kernel = device.kernel([SOURCE], {**laid_out.macros, "GROUP": group, "NUMBERS": count})
+        # AIS takes more registers, which would leave room for too few threads
+        bounds = (
+            f"__launch_bounds__({_BLOCKS[1]},{512 // _BLOCKS[1]})" if group == 1 and self.joint is not None else None
+        )
+        kernel = device.kernel([SOURCE], {**laid_out.macros, "GROUP": group, "NUMBERS": count, "BOUNDS": bounds})
         shared = count * np.dtype(real_type(self.plan)).itemsize
         kernel(
             -(-len(self.chains) * group // _BLOCKS[group]), _BLOCKS[group], shared,
