@@ -6,12 +6,13 @@
 #define __global__
 #define __launch_bounds__(...)
 struct Place { int x, y; };
-static Place threadIdx, blockIdx, blockDim;
+static Place threadIdx, blockIdx, blockDim, gridDim;
 static int blocks_x, blocks_y, block_size;
 static unsigned char shared_memory[1 << 18];
 #define SHARED_BYTES(name) unsigned char *name = shared_memory
 #define SHARED(type, name, from, count) const type *name = from
-#define SYNC_WARP()
+#define SHARED_AFTER(type, name, before) type *name = (type *)shared_memory
+#define SYNC_WARP() pause_fiber()
 #define WRITE_BIT(word, lane, up) { if (up) word |= 1u << (lane); else word &= ~(1u << (lane)); }
 
 static const int MOST = 256;
@@ -85,7 +86,7 @@ template <class... A, void (*Kernel)(A...)> struct Host<Kernel> {
         static char stacks[MOST][1 << 16];
         static bool done[MOST];
         work = &call;
-        blockDim.x = block_size;
+        blockDim.x = block_size, gridDim.x = blocks_x;
         for (blockIdx.y = 0; blockIdx.y < blocks_y; ++blockIdx.y)
             for (blockIdx.x = 0; blockIdx.x < blocks_x; ++blockIdx.x) {
                 int left = block_size;

@@ -13,6 +13,7 @@ from cuda_host import COMPILER, HostDevice
 import marginalis as mg
 from marginalis.engines import cuda, drive
 from marginalis.engines.cuda import general, large, small
+from marginalis.exact import ways
 from marginalis.gpu import device as gpu
 from marginalis.sampling.mixture import Mixture
 from marginalis.sampling.plan import make_plan
@@ -31,6 +32,7 @@ def on(request, monkeypatch):
     if request.param == "gpu":
         return gpu.open_device(None)
     monkeypatch.setattr(cuda, "open_device", lambda number: HOST)
+    monkeypatch.setattr(ways, "open_device", lambda number: HOST)
     monkeypatch.setattr(small, "_BLOCKS", dict.fromkeys(small._BLOCKS, 32))
     return HOST
 
@@ -171,6 +173,23 @@ def test_records_on_the_way(on, model):
     np.testing.assert_allclose(recorder.values, recorder_too.values)
 
 
+@pytest.mark.parametrize("units", ["spin", ("binary", "spin"), ("spin", "binary")])
+def test_exact_sums(on, units):
+    rng = np.random.default_rng(9)
+    for n, m, scale in ((3, 5, 0.7), (17, 19, 8.0)):
+        model = random_rbm(rng, n, m, units=units, scale=scale)
+        assert mg.exact_log_z(model, engine="cuda") == pytest.approx(mg.exact_log_z(model), rel=1e-12)
+
+
+def test_exact_sums_that_are_not_served():
+    with pytest.raises(ValueError, match="two-state units only; use 'auto'"):
+        mg.exact_log_z(mg.rbm([[0.1]], [0], [0], units="gaussian"), engine="cuda")
+    with pytest.raises(ValueError, match="up to 48 units"):
+        mg.exact_log_z(random_rbm(np.random.default_rng(0), 3, 50), engine="cuda")
+    with pytest.raises(ValueError, match="bipartite"):
+        mg.exact_log_z(glass(), engine="cuda")
+
+
 @pytest.mark.gpu
 def test_many_chains_agree_with_the_exact_value():
     model = random_rbm(np.random.default_rng(0), 20, 40, scale=0.3)
@@ -222,7 +241,7 @@ def test_the_kernels_compile_with_nvrtc():
     nvrtc = pytest.importorskip("cupy.cuda.nvrtc", exc_type=ImportError)
     for file, macros in (
         (small.SOURCE, {"NV": 20, "NH": 40, "GROUP": 8, "NUMBERS": 1}),
-        (large.SOURCE, {"SUMMED": 1, "JOINT": 1}),
+        (large.SOURCE, {"SUMMED": 1, "JOINT": 1, "ROWS": 64, "BLOCKS": 2}),
         (general.SOURCE, {"KIND_V": 0, "KIND_H": 0, "LATERAL": 1, "SPINS": 1, "LENGTH_UP": 0, "LENGTH_AFTER": 4}),
     ):
         program = nvrtc.createProgram(gpu.kernel_source(file), "kernel.cu", (), ())

@@ -208,6 +208,8 @@ def exact(
     method: Annotated[str, typer.Option(help=", ".join(EXACT_METHODS))] = "auto",
     threads: Threads = None,
     max_seconds: Annotated[float, typer.Option(help="Refuse a sum that would take longer.")] = 3600.0,
+    engine: Annotated[str, typer.Option(help="auto; cuda enumerates on a GPU.")] = "auto",
+    device: Annotated[int | None, typer.Option(help="Number of the GPU; the first by default.")] = None,
     as_json: Json = False,
     log10: Log10 = False,
     pr: PrFile = None,
@@ -215,7 +217,9 @@ def exact(
     """Compute the free energy exactly, by the cheapest method that fits."""
     check_outputs(model.inputs, pr)
     loaded = model.load()
-    log_z = exact_log_z(loaded, method=method, threads=threads, progress=True, max_seconds=max_seconds)
+    log_z = exact_log_z(
+        loaded, method=method, threads=threads, progress=True, max_seconds=max_seconds, engine=engine, device=device
+    )
     decimal = log_z / math.log(10.0)
     if as_json:
         answer = {"log_z": log_z, "free_energy": -log_z, "method": log_z.method, "seconds": log_z.seconds}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import one_of, real_number
+from ..checks import one_of, real_number, whole
 from ..models.factors import FactorModel
 from ..models.layered import as_model
 from ..models.model import MRF
@@ -16,7 +16,7 @@ from ..parallel.progress import ticker
 from ..parallel.threads import Tick, cores
 from .factored import factored_way
 from .parts import isolated, log_z_of_isolated, pieces, submodel
-from .ways import EPS, PROMISED, SOON, WAYS, ExactMethod
+from .ways import EPS, PROMISED, SOON, WAYS, ExactMethod, enumeration_on_gpu
 
 METHODS = ("auto", *WAYS)
 
@@ -48,6 +48,8 @@ def exact_log_z(
     threads: int | None = None,
     progress: bool | Tick = False,
     max_seconds: float = 3600.0,
+    engine: str = "auto",
+    device: int | None = None,
 ) -> ExactLogZ:
     """Return the exact ln Z, with the attribute ``method`` that says how it was found.
 
@@ -64,13 +66,19 @@ def exact_log_z(
     - ``"kaufman"``: the homogeneous square torus without fields, by its closed formula;
     - ``"gaussian"``: Gaussian units only, on any graph, in closed form.
 
+    ``engine="cuda"`` enumerates on a GPU, by default the first.
+
     Raises `ModelTooLarge` when none would finish within `max_seconds`.
     """
+    one_of(engine, ("auto", "cuda"), "engine")
     model = _summable(model)
     threads = cores(threads)
     start = time.perf_counter()
     offset = model.offset if isinstance(model, FactorModel) else model.natural.offset
-    ways = _applicable(model, method, threads, max_seconds)
+    if engine == "cuda":
+        ways = [_on_gpu(model, method, device, max_seconds)]
+    else:
+        ways = _applicable(model, method, threads, max_seconds)
     for k, (name, way) in enumerate(ways):
         try:
             with ticker(progress, f"exact, {name}") as tick:
@@ -83,6 +91,18 @@ def exact_log_z(
             continue
         return ExactLogZ.of(value, name, time.perf_counter() - start)
     raise AssertionError("a way returns or raises")
+
+
+def _on_gpu(model: MRF | FactorModel, method: str, device: int | None, max_seconds: float) -> tuple[str, ExactMethod]:
+    one_of(method, ("auto", "enumeration"), "method")
+    if isinstance(model, FactorModel):
+        raise ValueError("engine 'cuda' sums two-state units only; use 'auto'")
+    way = enumeration_on_gpu(model, None if device is None else whole(device, "device", 0, 2**16))
+    if not way.seconds <= real_number(max_seconds, "max_seconds"):
+        raise ModelTooLarge(
+            f"{way.size}, which would take about {way.seconds:.2g} s on a GPU; max_seconds raises the limit"
+        )
+    return "enumeration", way
 
 
 def _summable(model: Any) -> MRF | FactorModel:

@@ -33,12 +33,12 @@ def enumerate_log_z(model: Natural | SignedForm, units: tuple[TwoState, TwoState
     from .kernel import LANES, pack_cross, pack_lower, sum_states  # Numba takes a second to load
 
     side, (taken_out, slope) = units[0], (1.0, -2.0) if units[1].offset == 0.0 else (0.0, 1.0)
-    w, c = _dense(model.weights), model.hidden_bias
+    w, c = dense(model.weights), model.hidden_bias
     n, m = w.shape
     padding, empty = max(0, 6 - n), int(m == 0)  # unconnected units: at least LANES lower and four upper states,
     w = np.pad(w, ((0, padding), (0, empty)))  # and one factor
     b, c = np.pad(model.visible_bias, (0, padding)), np.pad(c, (0, empty))
-    among = None if model.lateral is None else np.pad(_dense(model.lateral), ((0, padding), (0, padding)))
+    among = None if model.lateral is None else np.pad(dense(model.lateral), ((0, padding), (0, padding)))
     n, m = n + padding, m + empty
     lower = max(4, min(n - 2, 10, int(math.log2(max(16.0, _TABLE_ENTRIES / m)))))
     upper = n - lower
@@ -49,7 +49,7 @@ def enumerate_log_z(model: Natural | SignedForm, units: tuple[TwoState, TwoState
     flush = m if in_logs else max(1, int(650.0 / max(largest + 1.0, 1.0)))
 
     def values(states: np.ndarray, n: int) -> Array:
-        return side.offset + side.scale * _spins(states, n)
+        return side.offset + side.scale * spins(states, n)
 
     def own(states: Array, part: slice) -> Array:
         """Return the exponent of some units alone."""
@@ -82,11 +82,12 @@ def enumerate_log_z(model: Natural | SignedForm, units: tuple[TwoState, TwoState
     return (math.log2(scaled) + float(top) - padding - empty) * math.log(2.0) if scaled > 0.0 else math.nan
 
 
-def _dense(matrix: Any) -> Array:
+def dense(matrix: Any) -> Array:
+    """Return a matrix as an array."""
     return matrix.toarray() if sp.issparse(matrix) else matrix
 
 
-def _spins(states: np.ndarray, n: int) -> Array:
+def spins(states: np.ndarray, n: int) -> Array:
     """Rows of ±1: the binary digits of the states."""
     return 2.0 * ((states[:, None] >> np.arange(n)) & 1).astype(np.float64) - 1.0
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from ..gpu.device import open_device
 from ..models.forms import Natural, SignedForm
 from ..models.model import MRF
 from ..models.units import SPIN, Gaussian, TwoState
@@ -19,6 +20,7 @@ from .gaussian import gaussian_discrete_log_z, gaussian_gaussian_log_z, gaussian
 from .integrated import MOST_DENSE, integrate_gaussians
 from .kaufman import kaufman_log_z
 from .layers import layers_cost, layers_log_z
+from .on_gpu import PAIRS_PER_SECOND, sum_on_gpu, why_not
 from .ordering import table_entries
 from .structure import Factors, grid_arrays, layer_arrays, ordered_factors
 
@@ -80,6 +82,25 @@ def _enumeration(model: MRF, threads: int) -> ExactMethod | None:
         f"{'the smaller side has' if model.is_bipartite else 'there are'} 2^{states:.1f} states: an exact sum",
         lambda threads, tick: enumerate_states(turned, tick),
         _adds(model) if math.isfinite(max(sizes)) else _gaussian_adds(turned.transposed()),
+    )
+
+
+def enumeration_on_gpu(model: MRF, number: int | None) -> ExactMethod:
+    """Return the sum over all states on a GPU, or raise a ValueError."""
+    if model.spin_form is None:
+        raise ValueError("engine 'cuda' sums two-state units only; use 'auto'")
+    turned = model.transposed() if model.is_bipartite and model.n_visible > model.n_hidden else model
+    form, units, constant, adds = _two_state_form(turned)
+    hindrance = why_not(form, units)
+    if hindrance is not None:
+        raise ValueError(f"engine 'cuda' {hindrance}; use 'auto'")
+    device = open_device(number)
+    n, m = turned.n_visible, turned.n_hidden
+    return ExactMethod(
+        log2_seconds(n + math.log2(max(m, 1)), PAIRS_PER_SECOND),
+        f"the smaller side has {n} units: an exact sum over 2^{n} states x {m} units",
+        lambda threads, tick: constant + sum_on_gpu(form, units, device, tick),
+        adds,
     )
 
 

@@ -34,7 +34,7 @@ def measure(item: tuple[Any, ...], seed: int, chains: int, engine: Engine, tick:
     for inv_t in INV_T:
         setting = Setting(instance, "gaussian", HIDDEN, inv_t)
         model = make_model("ape-temperature", seed, setting)
-        rows.append(exact_row(model, setting))
+        rows.append(exact_row(model, setting, engine))
         for steps in STEPS:
             own = derive(seed, "ape-temperature", "chains", instance, inv_t, steps)
             rows += sample_rows(model, setting, steps, ("ais", "mais"), own, chains, engine=engine, tick=tick)

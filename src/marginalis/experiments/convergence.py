@@ -37,7 +37,7 @@ def measure(item: tuple[Any, ...], seed: int, chains: int, engine: Engine, tick:
     instance, kind, inv_t = item
     setting = Setting(instance, kind, HIDDEN, inv_t)
     model = make_model("convergence", seed, setting)
-    rows = [exact_row(model, setting)]
+    rows = [exact_row(model, setting, engine)]
     for steps in STEPS:
         for transition in ("gibbs", "metropolis"):
             own = derive(seed, "convergence", "chains", instance, kind, inv_t, steps, transition)

@@ -44,9 +44,10 @@ def make_model(name: str, seed: int, setting: Setting) -> MRF:
     return MAKERS[setting.model](VISIBLE, setting.hidden, temperature=1.0 / setting.inv_t, seed=own)
 
 
-def exact_row(model: MRF, setting: Setting) -> Row:
+def exact_row(model: MRF, setting: Setting, engine: Engine = "auto") -> Row:
     """Return the exact free energy as a row."""
-    return Row(*setting, 0, "exact", 0, -exact_log_z(model, method="enumeration", threads=1), None)
+    where = "cuda" if engine == "cuda" else "auto"
+    return Row(*setting, 0, "exact", 0, -exact_log_z(model, method="enumeration", threads=1, engine=where), None)
 
 
 def sample_rows(

@@ -46,7 +46,7 @@ def measure(item: tuple[Any, ...], seed: int, chains: int, engine: Engine, tick:
     instance, inv_t = item
     setting = Setting(instance, "gaussian", HIDDEN, inv_t)
     model = make_model("table1", seed, setting)
-    rows = [exact_row(model, setting)]
+    rows = [exact_row(model, setting, engine)]
     for steps in STEPS:
         own = derive(seed, "table1", "chains", instance, inv_t, steps)
         rows += sample_rows(model, setting, steps, ("ais", "mais"), own, chains, TRIALS, engine=engine, tick=tick)

@@ -21,6 +21,7 @@ typedef float real;
     type *name = (type *)shared_bytes; \
     for (int i = threadIdx.x; i < (count); i += blockDim.x) name[i] = (from)[i]; \
     __syncthreads()
+#define SHARED_AFTER(type, name, before) type *name = (type *)(shared_bytes + ((before) + 15) / 16 * 16)
 #define SYNC_WARP() __syncwarp()
 #define WRITE_BIT(word, lane, up) { u32 all = __ballot_sync(0xffffffffu, up); if ((lane) == 0) word = all; }
 #else
@@ -117,7 +118,7 @@ FORCED real rise(real now, real before, real slope, real per_step)
     return (size_of(now) - size_of(before)) * per_step;
 }
 
-struct Words { u32 w[4]; };
+struct alignas(16) Words { u32 w[4]; };
 
 // The keys of the ten rounds of Philox are arguments of their own: there the multiprocessors read them for nothing.
 struct Keys { u32 of[20]; };

@@ -9,11 +9,7 @@
 // lane % 4 = q: so shifting the word makes the operand. Likewise units are dealt to columns so that a thread gets four
 // neighbours. `large.py` packs the weights accordingly.
 
-#define ROWS 128
 #define THREADS (2 * ROWS)
-#ifndef BLOCKS
-#define BLOCKS 1
-#endif
 #define DEPTH 2 // groups of 32 inputs that are fetched together; bands are whole numbers of them
 #define STAGES 4 // such fetches under way
 #define PIECE (2 * 6 * 32) // for 32 inputs: two warps, six times two products, 32 lanes

@@ -18,11 +18,13 @@ from ...sampling.signed import signed_path
 from .population import OnDevice, Prepared, prepared
 
 SOURCE = Path(__file__).with_name("large.cu")
-_ROWS, _UNITS, _INPUTS = 128, 64, 32  # chains and units of a block; inputs of one product
+_UNITS, _INPUTS = 64, 32  # units of a block; inputs of one product
+_ROWS = {128: 2, 64: 4}  # chains of a block, and such blocks per multiprocessor
 _STAGES = 4 * 2 * 2 * 6 * 32 * 16  # bytes of weights in shared memory
 _MOST_WORDS = 92  # of a chain's spins, to fit beside them
 _MOST_NUMBER = 8_300_000  # what three signed bytes can hold, nearly
 _FULL = 100  # couplings that are zero are as cheap as others, which are this many times cheaper than in lists
+_ANY: dict[str, object] = {"ROWS": 64, "BLOCKS": 1}  # for what has nothing to do with them
 _SPAN = 20  # steps that are launched as one
 _SECONDS = 1.2e-14  # of a chain·step and coupling, about
 
@@ -168,7 +170,7 @@ class Population(OnDevice):
         """Start the kernels that take the steps."""
         laid_out, n = self.prepared.laid_out, len(self.chains)
         if self.fresh:
-            start, down, address = self.device.kernel([SOURCE], {}, "start"), laid_out.down, self.prepared.address
+            start, down, address = self.device.kernel([SOURCE], _ANY, "start"), laid_out.down, self.prepared.address
             start(
                 -(-n // 128), 128, 0, self.v, np.int32(down.out_words), np.int32(down.units), *down.columns[1:3],
                 *address[:21], self.first, np.int32(n), np.int32(self.step), np.int32(self.fresh == 1),
@@ -178,7 +180,7 @@ class Population(OnDevice):
         k, moves = self.step, min(to_step, self.plan.steps - 1)  # the last step only weighs
         spans = (moves - k) // _SPAN
         if spans > 1:  # the same launches over and over are cheaper
-            set_clock = self.device.kernel([SOURCE], {}, "set_clock")
+            set_clock = self.device.kernel([SOURCE], _ANY, "set_clock")
             set_clock(1, 1, 0, self.clock, np.int32(0), np.int32(k))
             if self.again is None:
 
@@ -203,15 +205,17 @@ class Population(OnDevice):
         sums = self.gained, self.gained_joint, self.rises, self.weights, self.joint
 
         def half(macros: dict[str, object], of: Half, read: Any, drawn: Any, side: np.uint32) -> Any:
-            kernel = self.device.kernel([SOURCE], macros, "half_step")
-            shared = _STAGES + 4 * _ROWS * (of.words | 1)
+            tiles = of.out_words // 2
+            rows = 64 if -(-n // 128) * tiles < 2 * self.device.multiprocessors else 128  # for all to have work
+            kernel = self.device.kernel([SOURCE], {**macros, "ROWS": rows, "BLOCKS": _ROWS[rows]}, "half_step")
+            shared = _STAGES + 4 * rows * (of.words | 1)
             fixed = (
                 read, np.int32(of.words), drawn, np.int32(of.out_words), np.int32(of.units), *of.weights, *of.columns,
                 prepared.betas, prepared.differences, *keys, side, self.first, np.int32(n),
             )  # fmt: skip
             last = laid_out.unit, laid_out.unit_v, *sums
-            blocks = -(-n // _ROWS), of.out_words // 2
-            return lambda clock, ahead: kernel(blocks, 2 * _ROWS, shared, *fixed, clock, ahead, *last)
+            blocks = -(-n // rows), tiles
+            return lambda clock, ahead: kernel(blocks, 2 * rows, shared, *fixed, clock, ahead, *last)
 
         return [
             half({**laid_out.macros, "SUMMED": 1}, laid_out.up, self.v, self.h, sides[1]),

@@ -19,6 +19,11 @@
 #define OWN (GROUP == 32 ? 1 : 4) // units of a tile that a thread draws
 #define TILES (GROUP == 32 ? 1 : 8 / GROUP) // tiles of a round that a thread has
 #define ALL 0xffffffffu
+#if GROUP == 32
+#define SYNC_ROOM() SYNC_WARP()
+#else
+#define SYNC_ROOM()
+#endif
 
 struct Sums { real linear, top, bottom, drawn; };
 
@@ -80,35 +85,76 @@ FORCED int tile_at(const Step &step, int t) { return GROUP == 32 ? step.lane / 4
 FORCED int unit_at(const Step &step, int t) { return GROUP == 32 ? step.lane : 4 * tile_at(step, t); }
 #define SOME(n, r, t) (32 * (r) + (GROUP == 32 ? 0 : 4 * GROUP * (t)) < (n)) // whether such a tile has any units
 
-FORCED u32 own_word(const Words &words, int m, int lane)
-{
-    if (GROUP != 32) return words.w[m];
-    u32 low = lane & 1 ? words.w[1] : words.w[0], high = lane & 1 ? words.w[3] : words.w[2];
-    return lane & 2 ? high : low;
-}
-
 // A word whose highest bit says that a spin in the field a is down: against sign(a) with probability e/(1 + e)
 FORCED u32 down_bit(real a, u32 signs, real e, real one_and_e, u32 word)
 {
     return sign_word(multiply_add(uniform(word), one_and_e, -e)) ^ (sign_word(a) & signs);
 }
 
-// Random words of a thread's tiles, ahead of their use, where a thread has few: a chain's threads wait for each other
-template <int N> struct Ahead {
-    Words of[ROUNDS(N)][TILES];
-    MEMBER void fetch(const Step &step, u32 k, u32 side, const Keys &keys)
+// Random words of the units of both sides: by a chain's only thread when it needs them; by several threads a half step
+// ahead, since they wait for each other; by a whole warp a step ahead, through shared memory, each tile once.
+#ifdef JOINT
+#define SLOTS (2 * TILES_OF(NH) + TILES_OF(NV))
+#else
+#define SLOTS (TILES_OF(NH) + TILES_OF(NV))
+#endif
+#define TILES_OF(n) (((n) + 3) / 4)
+#define ROOM (128 * ((SLOTS + 31) / 32)) // words of a step
+#define FIRST_H 0 // words of the units in their order
+#define FIRST_V (4 * TILES_OF(NH))
+#define FIRST_JOINT (FIRST_V + 4 * TILES_OF(NV))
+
+struct Random {
+    const Keys &keys;
+    u32 *words; // of this warp: ROOM for even and for odd steps
+    Words ahead_h[GROUP > 1 && GROUP < 32 ? ROUNDS(NH) : 1][TILES], ahead_v[GROUP > 1 && GROUP < 32 ? ROUNDS(NV) : 1][TILES];
+    MEMBER Random(const Keys &given, u32 *room) : keys(given), words(room) {}
+    template <int N> MEMBER void some(const Step &step, u32 k, u32 side, Words (*ahead)[TILES])
     {
-        if (GROUP == 1) return;
 #pragma unroll
         for (int r = 0; r < ROUNDS(N); ++r)
 #pragma unroll
             for (int t = 0; t < TILES; ++t)
-                if (SOME(N, r, t)) of[r][t] = philox(step.chain, k, 8 * r + tile_at(step, t), side, keys);
+                if (SOME(N, r, t)) ahead[r][t] = philox(step.chain, k, 8 * r + tile_at(step, t), side, keys);
     }
-    MEMBER Words get(const Step &step, u32 side, const Keys &keys, int r, int t) const
+    MEMBER void fetch_h(const Step &step, u32 k)
     {
-        if (GROUP == 1) return philox(step.chain, step.k, 8 * r + t, side, keys);
-        return of[r][t];
+        if (GROUP > 1 && GROUP < 32) some<NH>(step, k, step.side_h, ahead_h);
+        if (GROUP != 32) return;
+#pragma unroll
+        for (int i = 0; i < (SLOTS + 31) / 32; ++i) {
+            u32 slot = 32 * i + step.lane, side = step.side_h, at = k;
+            if (slot >= TILES_OF(NH) + TILES_OF(NV)) slot -= TILES_OF(NH) + TILES_OF(NV), side = SIDE_JOINT, --at;
+            else if (slot >= TILES_OF(NH)) slot -= TILES_OF(NH), side = step.side_v;
+            *(Words *)(words + (k & 1) * ROOM + 128 * i + 4 * step.lane) = philox(step.chain, at, slot, side, keys);
+        }
+    }
+    MEMBER void fetch_v(const Step &step, u32 k)
+    {
+        if (GROUP > 1 && GROUP < 32) some<NV>(step, k, step.side_v, ahead_v);
+    }
+    // Words of a thread's units: of a tile, or of one unit
+    MEMBER Words of_warp(const Step &step, int first, int n, int r) const
+    {
+        int unit = 32 * r + step.lane;
+        return {{unit < 4 * TILES_OF(n) ? words[(step.k & 1) * ROOM + first + unit] : 0u, 0, 0, 0}};
+    }
+    MEMBER Words h(const Step &step, int r, int t) const
+    {
+        if (GROUP == 32) return of_warp(step, FIRST_H, NH, r);
+        if (GROUP == 1) return philox(step.chain, step.k, 8 * r + t, step.side_h, keys);
+        return ahead_h[r][t];
+    }
+    MEMBER Words v(const Step &step, int r, int t) const
+    {
+        if (GROUP == 32) return of_warp(step, FIRST_V, NV, r);
+        if (GROUP == 1) return philox(step.chain, step.k, 8 * r + t, step.side_v, keys);
+        return ahead_v[r][t];
+    }
+    MEMBER Words joint(const Step &step, int r, int t) const
+    {
+        if (GROUP == 32) return of_warp(step, FIRST_JOINT, NH, r);
+        return philox(step.chain, step.k - 1, 8 * r + tile_at(step, t), SIDE_JOINT, keys);
     }
 };
 
@@ -130,16 +176,15 @@ template <int N> FORCED void share(u32 *words)
 }
 
 // The t-th tile of the summed-out side in all rounds: its part of the weight, and its spins
-FORCED Sums tile_h(const Step &step, const Up &up, const real *table, const real *base, const Ahead<NH> &ahead,
-                   const Keys &keys, int t, u32 *h)
+FORCED Sums tile_h(const Step &step, const Up &up, const real *table, const real *base, const Random &random, int t, u32 *h)
 {
     Sums parts[4];
 #pragma unroll
     for (int r = 0; r < ROUNDS(NH); ++r) {
         if (!SOME(NH, r, t)) continue;
-        Words words = ahead.get(step, step.side_h, keys, r, t);
+        Words words = random.h(step, r, t);
 #ifdef JOINT
-        Words earlier = philox(step.chain, step.k - 1, 8 * r + tile_at(step, t), SIDE_JOINT, keys);
+        Words earlier = random.joint(step, r, t);
 #endif
         u32 bits = 0;
         real slopes[4];
@@ -160,9 +205,9 @@ FORCED Sums tile_h(const Step &step, const Up &up, const real *table, const real
 #endif
             real top = (real)1 + e, bottom = (real)1 + e_before;
 #ifdef JOINT
-            drawn = (int)down_bit(before, signs_before, e_before, bottom, own_word(earlier, m, step.lane)) < 0 ? -slope : slope;
+            drawn = (int)down_bit(before, signs_before, e_before, bottom, earlier.w[m]) < 0 ? -slope : slope;
 #endif
-            bits = __funnelshift_l(down_bit(now, signs, e, top, own_word(words, m, step.lane)), bits, 1);
+            bits = __funnelshift_l(down_bit(now, signs, e, top, words.w[m]), bits, 1);
             if (r > 0) {
                 linear = parts[m].linear + linear, drawn = parts[m].drawn + drawn;
                 top = multiply_add(parts[m].top, e, parts[m].top);
@@ -178,8 +223,7 @@ FORCED Sums tile_h(const Step &step, const Up &up, const real *table, const real
 
 
 // The sampled side, given the fields
-FORCED void draw_v(const Step &step, const Down &down, const real *table, const real *base, const Ahead<NV> &ahead,
-                   const Keys &keys, u32 *v)
+FORCED void draw_v(const Step &step, const Down &down, const real *table, const real *base, const Random &random, u32 *v)
 {
 #pragma unroll
     for (int r = 0; r < ROUNDS(NV); ++r) {
@@ -187,7 +231,7 @@ FORCED void draw_v(const Step &step, const Down &down, const real *table, const 
 #pragma unroll
         for (int t = 0; t < TILES; ++t) {
             if (!SOME(NV, r, t)) continue;
-            Words words = ahead.get(step, step.side_v, keys, r, t);
+            Words words = random.v(step, r, t);
             u32 bits = 0;
             real slopes[4];
             down.fields(table, 32 * r + unit_at(step, t), slopes);
@@ -203,7 +247,7 @@ FORCED void draw_v(const Step &step, const Down &down, const real *table, const 
                 e = power(size_of(a) * step.scale);
                 const u32 signs = step.signs;
 #endif
-                bits = __funnelshift_l(down_bit(a, signs, e, (real)1 + e, own_word(words, m, step.lane)), bits, 1);
+                bits = __funnelshift_l(down_bit(a, signs, e, (real)1 + e, words.w[m]), bits, 1);
             }
             place(step, t, bits, v + r);
         }
@@ -228,17 +272,17 @@ FORCED Sums over_threads(Sums sums)
 
 // Sums over the tiles from FIRST on: drawn here by a chain's only thread, or by all of them before
 template <int FIRST, int COUNT>
-FORCED Sums tiles_h(const Step &step, const Up &up, const real *table, const real *base, const Ahead<NH> &ahead,
-                    const Keys &keys, u32 *h, const Sums *drawn)
+FORCED Sums tiles_h(const Step &step, const Up &up, const real *table, const real *base, const Random &random, u32 *h,
+                    const Sums *drawn)
 {
     if constexpr (COUNT == 1) {
-        if (GROUP == 1) return tile_h(step, up, table, base, ahead, keys, FIRST, h);
+        if (GROUP == 1) return tile_h(step, up, table, base, random, FIRST, h);
         return over_threads(drawn[FIRST]);
     } else if constexpr (!SOME(NH, 0, FIRST + COUNT / 2))
-        return tiles_h<FIRST, COUNT / 2>(step, up, table, base, ahead, keys, h, drawn);
+        return tiles_h<FIRST, COUNT / 2>(step, up, table, base, random, h, drawn);
     else {
-        Sums first = tiles_h<FIRST, COUNT / 2>(step, up, table, base, ahead, keys, h, drawn);
-        return both(first, tiles_h<FIRST + COUNT / 2, COUNT / 2>(step, up, table, base, ahead, keys, h, drawn));
+        Sums first = tiles_h<FIRST, COUNT / 2>(step, up, table, base, random, h, drawn);
+        return both(first, tiles_h<FIRST + COUNT / 2, COUNT / 2>(step, up, table, base, random, h, drawn));
     }
 }
 
@@ -264,13 +308,14 @@ extern "C" __global__ void BOUNDS anneal(
     Step step;
     step.chain = first + t, step.side_v = side_v, step.side_h = side_h, step.lane = thread % GROUP;
     u32 v[ROUNDS(NV)], h[ROUNDS(NH)] = {};
-    Ahead<NV> ahead_v;
-    Ahead<NH> ahead_h;
+    SHARED_AFTER(u32, rooms, NUMBERS * sizeof(real));
+    Random random(keys, rooms + threadIdx.x / 32 * 2 * ROOM);
     if (fresh == 1) { // β = 0 leaves the couplings out
         step.k = 0, step.per_step = (real)0;
         set_beta(&step, (real)0, (real)0);
-        ahead_v.fetch(step, 0, side_v, keys);
-        draw_v(step, Down(h), table_v, base_v, ahead_v, keys, v);
+        random.fetch_h(step, 0), random.fetch_v(step, 0);
+        SYNC_ROOM();
+        draw_v(step, Down(h), table_v, base_v, random, v);
     } else {
 #pragma unroll
         for (int r = 0; r < ROUNDS(NV); ++r) v[r] = states[(u64)r * chains + t];
@@ -279,7 +324,7 @@ extern "C" __global__ void BOUNDS anneal(
 #ifdef JOINT
     double on_joint = joint[t];
 #endif
-    ahead_h.fetch(step, from + 1, side_h, keys);
+    random.fetch_h(step, from + 1);
     double difference, next_difference = differences[from];
     real beta = betas[from], next_beta = betas[from + 1];
 #pragma unroll 1
@@ -294,21 +339,22 @@ extern "C" __global__ void BOUNDS anneal(
 #endif
         Up up(v);
         real linear = up.sum(slope);
-        ahead_v.fetch(step, k, side_v, keys);
+        random.fetch_v(step, k);
+        SYNC_ROOM();
 #pragma unroll
         for (int r = 0; r < ROUNDS(NH); ++r) h[r] = 0;
         Sums drawn[TILES], sums;
-        if (GROUP == 1) sums = tiles_h<0, TILES>(step, up, table_h, base_h, ahead_h, keys, h, drawn);
+        if (GROUP == 1) sums = tiles_h<0, TILES>(step, up, table_h, base_h, random, h, drawn);
         else {
 #pragma unroll
             for (int i = 0; i < TILES; ++i)
-                if (SOME(NH, 0, i)) drawn[i] = tile_h(step, up, table_h, base_h, ahead_h, keys, i, h);
+                if (SOME(NH, 0, i)) drawn[i] = tile_h(step, up, table_h, base_h, random, i, h);
             share<NH>(h);
-            sums = tiles_h<0, TILES>(step, up, table_h, base_h, ahead_h, keys, h, drawn);
-            ahead_h.fetch(step, k + 1, side_h, keys);
+            sums = tiles_h<0, TILES>(step, up, table_h, base_h, random, h, drawn);
+            random.fetch_h(step, k + 1);
         }
         u32 moved[ROUNDS(NV)];
-        draw_v(step, Down(h), table_v, base_v, ahead_v, keys, moved);
+        draw_v(step, Down(h), table_v, base_v, random, moved);
         double rise_v = (double)linear * difference;
         weight += rise_v + (double)sums.linear * difference + (double)logarithm(quotient(sums.top, sums.bottom));
 #ifdef JOINT

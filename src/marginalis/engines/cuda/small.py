@@ -64,7 +64,7 @@ def _table(weights: Array, bias: Array, width: int) -> Array:
     inputs, units = weights.shape
     padded = np.zeros((-(-inputs // _FIVE) * _FIVE, width))
     padded[:inputs, :units] = weights
-    table = _SIGNS @ padded.reshape(-1, _FIVE, width)
+    table: Array = np.matmul(_SIGNS, padded.reshape(-1, _FIVE, width), dtype=np.float64)
     table[0, :, :units] += bias
     return table
 
@@ -133,6 +133,9 @@ class Population(OnDevice):
         )
         kernel = device.kernel([SOURCE], {**laid_out.macros, "GROUP": group, "NUMBERS": count, "BOUNDS": bounds})
         shared = count * np.dtype(real_type(self.plan)).itemsize
+        if group == 32:  # and the random words of two steps
+            tiles = -(-m // 4) * (1 if self.joint is None else 2) + -(-n // 4)
+            shared = -(-shared // 16) * 16 + 1024 * -(-tiles // 32) * (_BLOCKS[32] // 32)
         kernel(
             -(-len(self.chains) * group // _BLOCKS[group]), _BLOCKS[group], shared,
             numbers, prepared.betas, prepared.differences, *prepared.address, self.first,

@@ -1,0 +1,172 @@
+"""Print one table of speeds on a GPU, all measured in this run: marginalis beside its limits, PyTorch and the CPU.
+
+    python benchmarks/gpu.py [--device i] [--quick]
+
+Times are those of the GPU between two events, the best of three, without what Python does before and after. The limit
+of a row is the time that the part of the work takes that cannot be left out, all else being free: looking up the tables
+of five spins in shared memory (small models), the products of bytes (large ones), drawing the random bits (lattices),
+multiplying and adding (exact sums). PyTorch runs the same algorithm in plain tensor operations; a row whose package is
+missing says so. Nothing here asserts a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import marginalis as mg
+from marginalis.engines.cuda import general, large, small
+from marginalis.gpu.device import Device, open_device
+from marginalis.sampling.plan import make_plan
+
+COLUMNS = ("work", "unit", "marginalis", "goal", "met", "limit", "PyTorch", "CPU engine")
+
+
+def rbm(n: int, m: int) -> mg.MRF:
+    """Return an RBM like the paper's, at 1/T = 2."""
+    weights = np.random.default_rng(1).normal(size=(n, m)) / np.sqrt(n + m)
+    return mg.rbm(weights, np.zeros(n), np.zeros(m), temperature=0.5)
+
+
+class Bench:
+    """Times on one GPU."""
+
+    def __init__(self, device: Device, quick: bool) -> None:
+        import cupy
+
+        self.cupy, self.device, self.quick = cupy, device, quick
+        properties = cupy.cuda.runtime.getDeviceProperties(device.number)
+        self.name = properties["name"].decode()
+        # lanes of all multiprocessors per second, each of which starts one operation per cycle
+        self.cycles = device.multiprocessors * cupy.cuda.Device(device.number).attributes["ClockRate"] * 1e3
+
+    def seconds(self, work: Callable[[], Any], repeats: int = 3) -> float:
+        """Return the best time between two events around some launches."""
+        times = []
+        for _ in range(repeats):
+            launches = work()
+            start, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
+            start.record()
+            launches()
+            end.record()
+            end.synchronize()
+            times.append(self.cupy.cuda.get_elapsed_time(start, end) * 1e-3)
+        return min(times)
+
+    def sampling(self, model: mg.MRF, kernel: Any, chains: int, steps: int) -> float:
+        """Return the seconds of a whole run."""
+        plan = make_plan(model, method="mais-v", steps=steps, chains=chains, engine="cuda", device=self.device.number)
+        prepared = kernel.Population.prepare(plan, self.device)
+
+        def work() -> Callable[[], None]:
+            population = kernel.Population(plan, prepared, range(chains))
+            return lambda: population.launch(steps)
+
+        return self.seconds(work)
+
+    def torch(self, n: int, m: int, chains: int, steps: int) -> float | None:
+        """Return the seconds of mAIS-V in plain tensor operations, in float32."""
+        try:
+            import torch
+        except ImportError:
+            return None
+        where = torch.device("cuda", self.device.number)
+        weights = torch.as_tensor(rbm(n, m).natural.weights, dtype=torch.float32, device=where)
+        torch.backends.cuda.matmul.allow_tf32 = False
+
+        def run() -> None:
+            v = torch.randint(0, 2, (chains, n), device=where).float() * 2 - 1
+            total = torch.zeros(chains, dtype=torch.float64, device=where)
+            for k in range(1, steps + 1):
+                fields = v @ weights
+                now, before = fields * (k / steps), fields * ((k - 1) / steps)
+                total += (torch.logaddexp(now, -now) - torch.logaddexp(before, -before)).sum(1)
+                h = (torch.rand_like(now) < torch.sigmoid(2 * now)).float() * 2 - 1
+                a = (h @ weights.T) * (k / steps)
+                v = (torch.rand_like(a) < torch.sigmoid(2 * a)).float() * 2 - 1
+
+        run()
+        best = float("inf")
+        for _ in range(3):
+            torch.cuda.synchronize(where)
+            start = time.perf_counter()
+            run()
+            torch.cuda.synchronize(where)
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    def cpu(self, model: mg.MRF, chains: int, steps: int) -> float | None:
+        """Return the seconds of the CPU engine on all threads."""
+        if self.quick:
+            return None
+        mg.estimate(model, steps=2, chains=64, engine="numba")
+        start = time.perf_counter()
+        mg.estimate(model, method="mais-v", steps=steps, chains=chains, engine="numba")
+        return time.perf_counter() - start
+
+    def rows(self) -> list[tuple[str, str, float, float, float | None, float | None, float | None]]:
+        """Work, unit, ours, goal, limit, PyTorch, CPU; a unit that ends in /ns is better if higher."""
+        rows: list[Any] = []
+        lookups = 4 * 41 + 8 * 20  # of a chain·step of the 20×40 model, 32 at a time
+        for chains, steps, goal, unit in (
+            (1 << 20, 1000, 0.09, "ns"),
+            (1000, 1000, 0.35, "ms"),
+            (10_000, 1000, 2.0, "ms"),
+        ):
+            work = chains * steps
+            scale = 1e9 / work if unit == "ns" else 1e3
+            share = 20 if chains == 1 << 20 else 1  # of the steps, for those that take long
+            others = self.torch(20, 40, chains, steps // share), self.cpu(rbm(20, 40), chains // share, steps)
+            rows.append((
+                f"20×40, N={chains}, K={steps}", unit, scale * self.sampling(rbm(20, 40), small, chains, steps), goal,
+                scale * work * lookups / 32 / self.cycles, *(None if x is None else scale * share * x for x in others),
+            ))  # fmt: skip
+        operations = 2 * 2 * 3 * 784 * 500
+        for chains, steps, goal in ((16384, 100, 8.0), (4096, 200, 9.0), (1024, 600, 15.0)):
+            scale = 1e9 / (chains * steps)
+            others = self.torch(784, 500, chains, 20), self.cpu(rbm(784, 500), 512, 40)
+            times = others[0] and others[0] * 1e9 / (chains * 20), others[1] and others[1] * 1e9 / (512 * 40)
+            ours = scale * self.sampling(rbm(784, 500), large, chains, steps)
+            rows.append((f"784×500, N={chains}", "ns", ours, goal, 1e9 * operations / (8192 * self.cycles), *times))
+        rng = np.random.default_rng(0)
+        for name, coupling, goal in (
+            ("64×64 torus, one coupling", 0.3, 2000.0),
+            ("64×64 torus, random couplings", tuple(rng.normal(size=(2, 64, 64))), 200.0),
+        ):
+            model, chains, steps = mg.ising_grid((64, 64), coupling=coupling, periodic=True), 1 << 18, 20
+            sites = 4096 * chains * steps * 1e-9
+            cpu = self.cpu(model, 2048, steps)
+            limit = 128 * self.cycles * 1e-9 / 10  # forty operations make the bits of four sites
+            times = None, None if cpu is None else 4096 * 2048 * steps * 1e-9 / cpu
+            rows.append((name, "sites/ns", sites / self.sampling(model, general, chains, steps), goal, limit, *times))
+        for n, goal in ((30, None), (36, 10.0), *(() if self.quick else ((40, 180.0),))):
+            mg.exact_log_z(rbm(18, 40), engine="cuda")
+            seconds = mg.exact_log_z(rbm(n, 40), engine="cuda", device=self.device.number).seconds
+            limit = 2.0**n * 40 * 2 / (64 * self.cycles)
+            rows.append((f"exact, 2^{n} states × 40 units", "s", seconds, goal, limit, None, None))
+        return rows
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="without the CPU and the longest sum")
+    options = parser.parse_args()
+    bench = Bench(open_device(options.device), options.quick)
+    table = Table(*COLUMNS, title=bench.name)
+    for work, unit, ours, goal, *others in bench.rows():
+        met = "" if goal is None else "yes" if (ours >= goal if unit.endswith("/ns") else ours <= goal) else "no"
+        shown = ["" if x is None else f"{x:.3g}" for x in (goal, *others)]
+        table.add_row(work, unit, f"{ours:.3g}", shown[0], met, *shown[1:])
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()

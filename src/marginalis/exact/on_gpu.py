@@ -1,0 +1,82 @@
+"""The sum over all states of one side, on a GPU."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..gpu.device import Device
+from ..models.forms import Natural, SignedForm, total
+from ..models.units import Array, TwoState
+from ..parallel.threads import Tick
+from .enumeration import dense, spins
+
+SOURCE = Path(__file__).with_name("states.cu")
+PAIRS_PER_SECOND = 3e12  # one state of the enumerated side times one unit of the other, about
+_PART = 8  # units of each of the first two parts
+_TOGETHER = 8
+_MOST_UNITS = 48  # of the other side: their factors lie in shared memory
+_MOST_LOG = 600.0  # of a factor: beyond, it might overflow
+_LAUNCH_SECONDS = 0.1
+_LOG2_E = 1.0 / math.log(2.0)
+
+
+def why_not(model: Natural | SignedForm, units: tuple[TwoState, TwoState]) -> str | None:
+    """Return why a sum cannot be done here, if so."""
+    if model.lateral is not None:
+        return "sums bipartite models only"
+    if model.weights.shape[1] > _MOST_UNITS:
+        return f"sums models with up to {_MOST_UNITS} units on the larger side"
+    slope = -2.0 if units[1].offset == 0.0 else 1.0
+    reach = np.abs(model.hidden_bias) + np.abs(dense(model.weights)).sum(axis=0)
+    return (
+        "sums models with smaller parameters only" if abs(slope) * float(reach.max(initial=0.0)) > _MOST_LOG else None
+    )
+
+
+def sum_on_gpu(model: Natural | SignedForm, units: tuple[TwoState, TwoState], device: Device, tick: Tick) -> float:
+    """Return what `enumerate_log_z` does."""
+    side, (taken_out, slope) = units[0], (1.0, -2.0) if units[1].offset == 0.0 else (0.0, 1.0)
+    weights = dense(model.weights)
+    n, m = weights.shape
+    padding = max(0, 2 * _PART - n)
+    w = np.pad(weights, ((0, padding), (0, 0)))
+    linear = np.pad(model.visible_bias + taken_out * weights.sum(axis=1), (0, padding))
+    c, n = model.hidden_bias, n + padding
+    largest = abs(slope) * float((np.abs(c) + np.abs(w).sum(axis=0)).max(initial=0.0))
+    states = side.offset + side.scale * spins(np.arange(1 << _PART), _PART)
+
+    def own(exponent: Array) -> tuple[Any, Any]:
+        powers = _LOG2_E * exponent
+        whole = np.floor(powers)
+        return device.upload(np.exp2(powers - whole)), device.upload(whole.astype(np.int32))
+
+    below, above, rest = slice(0, _PART), slice(_PART, 2 * _PART), slice(2 * _PART, n)
+    # a unit of the third part is offset ± scale: the offset goes with the first part, the sign is in the bits
+    shift, shifted = side.offset * w[rest].sum(axis=0), side.offset * float(linear[rest].sum())
+    low = np.exp(slope * (c + shift + states @ w[below])).T
+    mid = np.exp(slope * (states @ w[above])).reshape(-1, _TOGETHER, m).transpose(0, 2, 1)
+    top = _LOG2_E * side.scale * np.hstack([slope * w[rest], linear[rest, None]])
+    fixed = (
+        np.int32(m), np.int32(max(1, int(650.0 / max(largest + 1.0, 1.0)))), np.int32(n - 2 * _PART),
+        *(device.upload(np.ascontiguousarray(x)) for x in (low, mid, top)),
+        *own(states @ linear[below] + shifted + taken_out * total(c)), *own(states @ linear[above]),
+    )  # fmt: skip
+    count = 1 << (n - 2 * _PART)
+    blocks = min(count, 8 * device.multiprocessors)
+    mantissas = device.zeros((blocks, 1 << _PART), np.float64)
+    exponents = device.upload(np.full((blocks, 1 << _PART), -(1 << 29), np.int32))
+    kernel = device.kernel([SOURCE], {}, "sum_states")
+    chunk = max(blocks, int(_LAUNCH_SECONDS * PAIRS_PER_SECOND / (m * 4.0**_PART)))
+    for first in range(0, count, chunk):
+        part = np.uint64(first), np.int32(min(chunk, count - first))
+        kernel(blocks, 1 << _PART, 8 * m << _PART, *fixed, *part, mantissas, exponents)
+        device.wait()
+        tick(min(1.0, (first + chunk) / count))
+    sums, powers = device.download(mantissas), device.download(exponents).astype(np.float64)
+    most = powers.max()
+    scaled = math.fsum((sums * np.exp2(powers - most)).ravel())
+    return (math.log2(scaled) + float(most) - padding) * math.log(2.0)
