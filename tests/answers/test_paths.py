@@ -8,10 +8,12 @@ import pytest
 from conftest import random_rbm, z_score
 
 import marginalis as mg
-from marginalis.answers.paths import choose_path
+from marginalis.answers import paths
+from marginalis.answers.paths import Panel
 from marginalis.answers.quenches import quench, quenched_mixture
 from marginalis.engines import drive
 from marginalis.engines.workers import Workers
+from marginalis.examples import rbm_hopfield
 from marginalis.sampling.mixture import Mixture, fit_mixture
 from marginalis.sampling.plan import make_plan
 
@@ -79,7 +81,13 @@ def test_quenches_end_in_both_phases():
     assert 0.05 < np.mean(overlap > 0.8) < 0.95
 
 
-def test_the_default_call_finds_a_hidden_phase():
+@pytest.fixture
+def without_exact_sums(monkeypatch):
+    """A world in which every model is too large for an exact sum as the second opinion."""
+    monkeypatch.setattr(paths, "soon", lambda model, threads, seconds: None)
+
+
+def test_the_default_call_finds_a_hidden_phase(without_exact_sums):
     """A plain run of 1000 steps misses it by ln 2, sure of itself; the second opinion convicts it."""
     model = switching()
     exact = mg.exact_log_z(model)
@@ -113,12 +121,66 @@ def test_the_plain_path_is_kept_where_it_does_as_well():
     assert np.array_equal(result.log_weights, same.log_weights)
 
 
-def test_a_second_opinion_can_be_asked_for_on_any_graph():
-    plan, opinions = choose_path(make_plan(MODELS["any graph"], seed=1), Workers(2), sides=True)
-    assert [x.name for x in opinions] == ["uniform", "quenches (mais)"]
+def test_a_second_opinion_can_be_asked_for_on_any_graph(without_exact_sums):
+    panel = Panel(make_plan(MODELS["any graph"], seed=1), Workers(2), sides=True)
+    panel.choose()
+    assert [x.name for x in panel.opinions] == ["uniform", "quenches (mais)"]
     exact = mg.exact_log_z(MODELS["any graph"])
-    assert all(abs(x.log_z - exact) < 4.5 * x.error for x in opinions)
-    assert plan.schedule == "adaptive"
+    assert all(abs(x.log_z - exact) < 4.5 * x.error for x in panel.opinions)
+
+
+def test_a_small_model_is_summed_for_a_second_opinion():
+    panel = Panel(make_plan(MODELS["rbm"], seed=1), Workers(2), sides=True)
+    plan = panel.choose()
+    assert [x.name for x in panel.opinions] == ["uniform", "an exact sum"]
+    assert panel.opinions[1].log_z == pytest.approx(mg.exact_log_z(MODELS["rbm"]), abs=1e-9)
+    assert plan.mixture is None
+
+
+def test_what_an_exact_sum_convicts_is_run_again_or_said(monkeypatch):
+    """Where nothing but the exact sum knows of the phase, the answer says so."""
+    model = switching()
+    exact = mg.exact_log_z(model)
+    found = mg.estimate(model, seed=1, chains=300)
+    assert abs(found.log_z - exact) < 4.5 * found.stderr
+    assert found.base == "quenches"
+    monkeypatch.setattr(paths, "quenched_mixture", lambda plan, workers: None)
+    for options in ({"chains": 300}, {"tolerance": 0.1}):
+        missed = mg.estimate(model, seed=1, **options)
+        assert abs(missed.log_z - exact + np.log(2.0)) < 0.3
+        assert any(f"an exact sum gives ln Z = {exact:.8g}" in w for w in missed.warnings)
+
+
+def test_a_mixture_fitted_to_weighted_ends_is_more_even():
+    """Quenches find the states of a cold machine, but not how much they weigh; the ends of chains know."""
+    model = rbm_hopfield(10, 20, temperature=1 / 20, seed=1)
+    panel = Panel(make_plan(model, seed=1, steps=512), Workers(2), sides=True, worth=1e4)
+    plan = panel.choose()
+    first, *_, last = (x for x in panel.opinions if x.name.startswith("quenches"))
+    assert last.unevenness < 0.5 * first.unevenness
+    assert plan.mixture is not None
+    exact = mg.exact_log_z(model)
+    found = mg.estimate(model, tolerance=0.02, seed=1)
+    assert found.base == "quenches"
+    assert abs(found.log_z - exact) < 4.5 * found.stderr
+
+
+def test_without_an_exact_sum_no_mixture_is_fitted_to_its_own_chains(without_exact_sums):
+    """What they have not seen would be lost without a sign."""
+    panel = Panel(
+        make_plan(rbm_hopfield(10, 20, temperature=1 / 20, seed=1), steps=512), Workers(2), sides=True, worth=1e4
+    )
+    panel.choose()
+    assert [x.name for x in panel.opinions] == ["uniform", "quenches (mais-v)", "quenches (mais-h)"]
+
+
+def test_the_pilots_say_whether_to_resample(without_exact_sums):
+    cold = mg.ising_grid((12, 12), coupling=1.5 * np.sign(np.random.default_rng(1).normal(size=(2, 12, 12))))
+    found = mg.estimate(cold, seed=1, chains=400)
+    assert found.populations == 20
+    assert mg.estimate(cold, seed=1, chains=400, resample=False).populations == 0
+    assert mg.estimate(cold, seed=1, chains=100).populations == 0  # too few in each
+    assert mg.estimate(MODELS["rbm"], seed=1).populations == 0
 
 
 def test_quenches_as_a_base():

@@ -11,15 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import Array, shown
-from ..engines.workers import Workers, at_work
-from ..parallel.threads import Tick
+from ..engines.workers import at_work
 from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
 from ..sampling.plan import Plan, make_plan
 from ..sampling.recorder import Recorder
 from .adaptive import plan_with_pilots
 from .curve import Curve
 from .estimate import Estimate, run_plan
-from .paths import Opinion, choose_path, convicted_by, fitted, is_left_to_us, with_note
+from .paths import Panel, fitted, is_left_to_us
 from .tolerance import to_tolerance
 
 logger = logging.getLogger("marginalis")
@@ -63,40 +62,33 @@ def estimate_knowing(
     if tolerance is not None:
         if chosen["chains"] is not None or record:
             raise ValueError("tolerance chooses the chains itself: leave out chains and record (a plot of the curve)")
-        if chosen["resample"]:
-            raise ValueError("tolerance chooses the chains itself, which are not resampled: leave out resample")
         with at_work(chosen, "to tolerance", model) as (workers, tick):
             return to_tolerance(model, tolerance, budget, workers, tick, rows, **plan_options(chosen))
     if budget is not None:
         raise ValueError("budget goes with tolerance")
     with at_work(chosen, str(chosen["method"]), model) as (workers, tick):
         given = plan_options(chosen)
-        opinions: list[Opinion] = []
+        panel = None
         if is_left_to_us(given) and not record:
             sides = given["method"] == "mais" and given["summed"] is None
-            plan, opinions = choose_path(make_plan(model, **given), workers, sides, rows)
+            panel = Panel(make_plan(model, **given), workers, sides, rows)
+            plan = fitted(panel.choose(), workers)
+            if given["resample"] is None and panel.is_uneven:
+                plan = plan.resampled(given["populations"])
         else:
             plan = plan_with_pilots(model, workers, keep_whole=record, **given)
         recorder = Recorder(recorded_steps(plan), plan.chains) if record else None
         result = run_plan(plan, workers, tick, recorder)
-        if opinions:
-            result = _after_a_second_opinion(result, plan, opinions, workers, tick)
+        if panel is not None:
+            better = panel.another(result, plan)
+            if better is not None:
+                result = run_plan(fitted(better, workers), workers, tick, recorder)
+            result = panel.noted(result)
     if recorder is not None:
         betas = plan.betas[recorder.steps]
         log_weights = recorder.log_weights + betas[:, None] * plan.remainder.log_ratio
         result = replace(result, curve=Curve(betas, log_weights, result.log_z0))
     return result.took(time.perf_counter() - begin)
-
-
-def _after_a_second_opinion(
-    result: Estimate, plan: Plan, opinions: list[Opinion], workers: Workers, tick: Tick
-) -> Estimate:
-    """Return the estimate, or one along another path which has seen what this one has missed."""
-    better = convicted_by(result, opinions)
-    if better is None or better.plan.same_path(plan):
-        return result
-    logger.info("the path from %s finds more than that from %s: taking it", better.name, plan.base_name)
-    return with_note(run_plan(fitted(better.plan, workers), workers, tick), opinions)
 
 
 def recorded_steps(plan: Plan) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from ..sampling.plan import Plan, make_plan
 from ..sampling.recorder import Recorder, the_states
 from .adaptive import plan_with_pilots
 from .estimate import Estimate, run_plan
-from .paths import Opinion, choose_path, convicted_by, fitted, is_left_to_us, with_note
+from .paths import Panel, fitted, is_left_to_us
 
 logger = logging.getLogger("marginalis")
 
@@ -160,19 +160,16 @@ def final_states(model: MRF, moves: int | None, workers: Workers, tick: Tick, gi
 
     Where the path is left open it is chosen, and a second opinion asked for, as for an estimate.
     """
-    opinions: list[Opinion] = []
-    if is_left_to_us(given):
-        sides = given["method"] == "mais" and given["summed"] is None
-        plan, opinions = choose_path(make_plan(model, keep_whole=True, **given), workers, sides)
-    else:
-        plan = plan_with_pilots(model, workers, keep_whole=True, **given)
-    found = _run(plan, moves, workers, tick)
-    better = convicted_by(found.estimate, opinions)
-    if better is None or better.plan.same_path(plan):
-        return found
-    logger.info("the path from %s finds more than that from %s: taking it", better.name, plan.base_name)
-    found = _run(fitted(better.plan, workers), moves, workers, tick)
-    return replace(found, estimate=with_note(found.estimate, opinions))
+    if not is_left_to_us(given):
+        return _run(plan_with_pilots(model, workers, keep_whole=True, **given), moves, workers, tick)
+    sides = given["method"] == "mais" and given["summed"] is None
+    panel = Panel(make_plan(model, keep_whole=True, **given), workers, sides)
+    plan = panel.choose()
+    found = _run(fitted(plan, workers), moves, workers, tick)
+    better = panel.another(found.estimate, plan)
+    if better is not None:
+        found = _run(fitted(better, workers), moves, workers, tick)
+    return replace(found, estimate=panel.noted(found.estimate))
 
 
 def _run(plan: Plan, moves: int | None, workers: Workers, tick: Tick) -> FinalStates:

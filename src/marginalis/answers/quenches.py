@@ -18,7 +18,7 @@ from ..sampling.recorder import Recorder, the_states
 QUENCHES = 512
 _SWEEPS = 30
 _COMPONENTS = 32
-_MOST_ROWS = 1024
+_MOST_ROWS = 4096
 _UNIFORM = 0.1  # share of the mixture that is kept uniform
 
 
@@ -72,8 +72,9 @@ def quenched_mixture(plan: Plan, workers: Workers) -> Mixture | None:
     return mixture_of_rows(plan, quench(plan, workers))
 
 
-def mixture_of_rows(plan: Plan, rows: Array) -> Mixture:
-    """Return a mixture fitted to rows of the sampled side, evenly chosen where there are many."""
+def mixture_of_rows(plan: Plan, rows: Array, log_weights: Array | None = None) -> Mixture:
+    """Return a mixture fitted to rows of the sampled side, with their weights, evenly chosen where there are many."""
     units = plan.oriented()[0].natural.visible_units
-    some = rows[np.linspace(0, len(rows) - 1, min(len(rows), _MOST_ROWS)).astype(np.int64)]
-    return fit_mixture(units, some, _COMPONENTS, _UNIFORM, stream(plan.seed, QUENCH))
+    some = np.linspace(0, len(rows) - 1, min(len(rows), _MOST_ROWS)).astype(np.int64)
+    weights = None if log_weights is None else log_weights[some]
+    return fit_mixture(units, rows[some], _COMPONENTS, _UNIFORM, stream(plan.seed, QUENCH), weights)

@@ -7,3 +7,4 @@ from .choice import cheapest as cheapest
 from .choice import duration as duration
 from .choice import eliminate as eliminate
 from .choice import exact_log_z as exact_log_z
+from .choice import soon as soon

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from ..checks import Array
 from ..models.units import Categorical, Gaussian, TwoState, Units
 
 _CLIP = 0.96  # means of spins stay within ± this, so that no component excludes a state
-_ROUNDS = 60  # of expectation and maximisation, at most
+_ROUNDS = 20  # of expectation and maximisation, at most
 _GAIN = 1e-3  # nats per row below which a round is the last
+_BLOCK = 1 << 18  # products of a matrix product at a time: too few for a library to wake threads, which cost more
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Mixture:
 
     def log_z(self, units: Units) -> float:
         """Return ln Σ_z ∫ exp(a_z + B_z·v)."""
-        return float(logsumexp(self.weights + units.log_normaliser(self.fields)))
+        return _log_sum(self.weights + units.log_normaliser(self.fields))
 
     def logits(self, v: Array) -> Array:
         """Return a_z + B_z·v for every chain and component."""
@@ -60,31 +60,74 @@ def pick(logits: Array, u: Array) -> NDArray[np.int64]:
     return np.argmax(passed, axis=1)
 
 
-def fit_mixture(units: Units, rows: Array, components: int, share: float, seed: int) -> Mixture:
-    """Fit a mixture to rows of the sampled side by expectation and maximisation, and keep a share of uniform."""
+def fit_mixture(
+    units: Units, rows: Array, components: int, share: float, seed: int, log_weights: Array | None = None
+) -> Mixture:
+    """Fit a mixture to rows of the sampled side by expectation and maximisation, and keep a share of uniform.
+
+    `log_weights`: of the rows, if they do not count alike.
+    """
+    counts = np.ones(len(rows))
+    if log_weights is not None:
+        counts = np.exp(log_weights - log_weights.max())
+    counts *= len(rows) / counts.sum()
+    rows, counts = _distinct(rows, counts)
     rng = np.random.default_rng(seed)
-    n = min(components, len(rows))
-    centres = rows[rng.choice(len(rows), size=n, replace=False)]
-    flat = rows.mean(axis=0)
+    centres = rows[_spread_out(rows, counts, components, rng)]
+    flat = counts @ rows / counts.sum()
     fields = _fields(units, 0.7 * centres + 0.3 * flat)
-    weights = np.full(n, -math.log(n))
+    weights = np.full(len(centres), -math.log(len(centres)))
     last = -math.inf
     for _ in range(_ROUNDS):
-        logs = rows @ fields.T + weights - units.log_normaliser(fields)
-        total = logsumexp(logs, axis=1)
-        belongs = np.exp(logs - total[:, None])
+        logs = _product(rows, fields.T) + (weights - units.log_normaliser(fields))
+        top = logs.max(axis=1, keepdims=True)
+        belongs = np.exp(logs - top)
+        total = belongs.sum(axis=1, keepdims=True)
+        belongs *= counts[:, None] / total
         sizes = belongs.sum(axis=0)
         kept = sizes > 1e-3
         belongs, sizes = belongs[:, kept], sizes[kept]
-        fields = _fields(units, (belongs.T @ rows + 0.5 * flat) / (sizes[:, None] + 0.5))
+        fields = _fields(units, (_product(belongs.T, rows) + 0.5 * flat) / (sizes[:, None] + 0.5))
         weights = np.log(sizes / sizes.sum())
-        gain, last = float(total.mean()) - last, float(total.mean())
+        mean = float(counts @ (top + np.log(total))[:, 0]) / counts.sum()
+        gain, last = mean - last, mean
         if gain < _GAIN:
             break
     uniform = np.zeros((1, rows.shape[1]))
     fields = np.concatenate([uniform, fields])
     shares = np.concatenate([[math.log(share)], weights + math.log1p(-share)])
     return Mixture(shares - units.log_normaliser(fields), fields)
+
+
+def _spread_out(rows: Array, counts: Array, n: int, rng: np.random.Generator) -> list[int]:
+    """Return n rows that lie far apart, each drawn by its squared distance from those before.
+
+    D. Arthur and S. Vassilvitskii, k-means++: the advantages of careful seeding, SODA (2007).
+    """
+    chosen: list[int] = []
+    distance = np.ones(len(rows))
+    for _ in range(n):
+        below = np.cumsum(counts * distance)
+        chosen.append(int(min(np.searchsorted(below, rng.random() * below[-1], side="right"), len(rows) - 1)))
+        gap = rows - rows[chosen[-1]]
+        apart = np.einsum("ij,ij->i", gap, gap)
+        distance = apart if len(chosen) == 1 else np.minimum(distance, apart)
+        if not (counts * distance).any():
+            break
+    return chosen
+
+
+def _product(a: Array, b: Array) -> Array:
+    """Return a @ b by rows."""
+    rows = max(1, _BLOCK // b.size)
+    return np.concatenate([a[first : first + rows] @ b for first in range(0, len(a), rows)])
+
+
+def _distinct(rows: Array, counts: Array) -> tuple[Array, Array]:
+    """Return every row once, with the sum of its counts: cold models end in few states."""
+    keys = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0]
+    _, at, which = np.unique(keys, return_index=True, return_inverse=True)
+    return rows[at], np.bincount(which.ravel(), counts, len(at)).astype(np.float64)
 
 
 def _fields(units: Units, means: Array) -> Array:
@@ -100,4 +143,10 @@ def _fields(units: Units, means: Array) -> Array:
 
 
 def _normalised(logs: Array) -> Array:
-    return logs - logsumexp(logs)
+    return logs - _log_sum(logs)
+
+
+def _log_sum(logs: Array) -> float:
+    """ln Σ exp: SciPy's takes longer than a short run does."""
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).sum()))

@@ -35,6 +35,9 @@ from .settle import settle_engine, settle_precision
 _OPERATIONS_PER_SECOND = {"numba": 1e10, "numpy": 5e8}  # of a core, as `Plan.operations` counts them
 
 
+_FEWEST_TOGETHER = 10  # chains of a population that the package makes by itself
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """What to run: model, method, path, chains and seed, and on which engine."""
@@ -75,7 +78,7 @@ class Plan:
         """Rough cost of a step of one chain."""
         model = self.oriented()[0]
         entries = sum(w.nnz if sp.issparse(w) else w.size for w in (model.weights, model.lateral) if w is not None)
-        extra = 0 if self.mixture is None else 4 * self.mixture.fields.size
+        extra = 0 if self.mixture is None else 8 * self.mixture.fields.size + 60 * self.mixture.components
         return 2.0 * entries + 60.0 * model.n_features + extra
 
     @property
@@ -105,6 +108,12 @@ class Plan:
     def same_path(self, other: Plan) -> bool:
         """Whether both start from the same base and sample the same side."""
         return self.base_name == other.base_name and self.method == other.method
+
+    def resampled(self, populations: int) -> Plan:
+        """Return the plan with its chains in so many populations, if that leaves enough in each."""
+        if self.chains < _FEWEST_TOGETHER * populations:
+            return self
+        return replace(self, chains=-(-self.chains // populations) * populations, resample=0.5, populations=populations)
 
     def settled(self, engine: str) -> Plan:
         """Return the plan for the engine asked for, in the precision that it takes."""
@@ -211,7 +220,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
     if transition == "metropolis" and remainder.model is not None and remainder.model.spin_form is None:
         raise ValueError("transition 'metropolis' serves spin and binary units only")
     chains = whole(DEFAULT_CHAINS if chosen["chains"] is None else chosen["chains"], "chains", 1, 2**32)
-    share, populations = _resampling(chosen["resample"], chosen["populations"])
+    share, populations = resampling(chosen["resample"], chosen["populations"])
     if populations:
         chains = -(-chains // populations) * populations  # all of one size
     plan = Plan(
@@ -236,7 +245,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
     return plan.settled(chosen["engine"])
 
 
-def _resampling(resample: Any, populations: int) -> tuple[float, int]:
+def resampling(resample: Any, populations: int) -> tuple[float, int]:
     """Return the share of effective chains below which populations are resampled, and their number; 0, 0 for never."""
     number = whole(populations, "populations", 1, 2**31)
     if resample is None or resample is False:

@@ -129,6 +129,12 @@ def _stacked(inside: Any, weights: Any, pull: Any, rows: int, others: int) -> An
     The first two are padded to `rows` and `others`.
     """
     n, m = weights.shape
+    if inside is None and not sp.issparse(weights):  # the same, without SciPy's many small matrices
+        filled = np.zeros((rows + others + (0 if pull is None else len(pull)), n))
+        filled[rows : rows + m] = weights.T
+        if pull is not None:
+            filled[rows + others :] = pull
+        return sp.csr_array(filled)
     parts = [sp.csr_array((rows, n)) if inside is None else sp.vstack([inside, sp.csr_array((rows - n, n))])]
     parts += [sp.csr_array(weights.T), sp.csr_array((others - m, n))]
     if pull is not None:
