@@ -42,6 +42,17 @@ def test_a_spoiled_cache_is_replaced(monkeypatch, tmp_path, kind, damage):
     assert hits(compiled(monkeypatch, tmp_path)) == 1
 
 
+def test_two_processes_at_once(monkeypatch, tmp_path):
+    """Both have read an empty index; the second saves its kernel while the first is about to write its own."""
+    first, second = (cache._Files(str(tmp_path), "kernel", 0) for _ in range(2))
+    with monkeypatch.context() as patch:
+        patch.setattr(cache._Files, "_load_index", lambda files: {})
+        write = first._save_data
+        patch.setattr(first, "_save_data", lambda *args: (second.save("theirs", 2), write(*args)))
+        first.save("ours", 1)
+    assert (first.load("ours"), first.load("theirs")) in [(1, 2), (1, None), (None, 2)]
+
+
 def test_no_place_for_a_cache(monkeypatch, tmp_path):
     """A file where a folder should be, no folder at all, and a full disk: compiled all the same."""
     (tmp_path / "file").write_text("")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import zlib
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from numba import njit
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 logger = logging.getLogger("marginalis")
 
@@ -22,8 +23,23 @@ FILES = sorted(
 SOURCES = zlib.crc32(b"".join(path.read_bytes() for path in FILES))
 
 
+class _Files(IndexDataCacheFile):
+    """Data files named for what is in them: Numba counts, and two processes at once may give two kernels one number."""
+
+    def save(self, key: Any, data: Any) -> None:
+        digest = hashlib.sha256(repr(key).encode()).digest()
+        name = self._data_name(int.from_bytes(digest[:8], "big"))
+        self._save_data(name, data)
+        self._save_index({**self._load_index(), key: name})  # of two at once one is forgotten, and compiled again
+
+
 class _Cache(FunctionCache):
     """Numba's cache, which looks only at the date and size of a function's own file, and raises what it meets."""
+
+    def __init__(self, function: Callable) -> None:
+        super().__init__(function)
+        stamp = self._impl.locator.get_source_stamp()
+        self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         return (*super()._index_key(sig, codegen), SOURCES)
