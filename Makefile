@@ -17,8 +17,9 @@ lint: .venv/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# A file of tests stays in one process: it shares models and kernels. Two processes compile side by side.
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 # Warnings are errors in the tests, and newer versions of what these versions bring along would warn.
 LOWEST_TOO := click==8.2.0 pyparsing==3.1.0
@@ -31,7 +32,7 @@ test-lowest:  ## the tests with the lowest versions that pyproject.toml declares
 	  > .venv-lowest/versions.txt
 	.venv-lowest/bin/python -m pip install --quiet --requirement .venv-lowest/versions.txt $(LOWEST_TOO)
 	.venv-lowest/bin/python -m pip install --quiet --no-deps --editable .
-	NUMBA_CACHE_DIR=$(CURDIR)/.venv-lowest/kernels .venv-lowest/bin/python -m pytest -p no:cacheprovider
+	NUMBA_CACHE_DIR=$(CURDIR)/.venv-lowest/kernels .venv-lowest/bin/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 --dist loadfile
 
 study: .venv/.installed  ## the heavier statistical studies
 	$(BIN)/python -m pytest -m study
