@@ -8,6 +8,7 @@ import itertools
 import json
 import logging
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -30,6 +31,8 @@ from marginalis.models.units import Categorical
 
 settings.register_profile("seeded", derandomize=True)  # a test that passes once passes always
 settings.load_profile("seeded")
+
+posix = pytest.mark.skipif(os.name == "nt", reason="pipes, links, devices and signals as POSIX has them")
 
 LOGGER = logging.getLogger("marginalis")
 DATA = Path(__file__).parent / "data"

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import command as run
+from conftest import posix
 
 import marginalis as mg
 
@@ -141,8 +142,8 @@ def test_make_is_seeded(tmp_path):
         (["estimate", "{model}", "--out", "same.png", "--plot", "same.png"], "named twice"),
         (["estimate", "{model}", "--schedule", "same.npz", "--out", "./same.npz"], "named twice"),
         (["bound", "{model}", "--samples", "same.png", "--plot", "same.png"], "named twice"),
-        (["estimate", "{loop}", "--out", "new.npz"], "Too many levels of symbolic links"),
-        (["likelihood", "{model}", "{loop}", "--out", "new.npy"], "Too many levels of symbolic links"),
+        pytest.param(["estimate", "{loop}", "--out", "new.npz"], "Too many levels of symbolic links", marks=posix),
+        pytest.param(["likelihood", "{model}", "{loop}", "--out", "x.npy"], "Too many levels of", marks=posix),
         (["estimate", "{model}", "--tolerance", "0"], "tolerance is 0"),
         (["estimate", "{model}", "--tolerance", "0.1", "--chains", "5"], "leave out chains"),
         (["estimate", "{model}", "--budget", "3"], "budget goes with tolerance"),
@@ -171,7 +172,8 @@ def test_make_is_seeded(tmp_path):
 )
 def test_bad_input_exits_2_with_one_line(model, tmp_path, tmp_path_factory, arguments, message):
     loop = tmp_path_factory.mktemp("links") / "loop.npz"
-    loop.symlink_to(loop)
+    if os.name != "nt":
+        loop.symlink_to(loop)
     done = run(*(a.format(model=model, loop=loop) for a in arguments), cwd=tmp_path)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr

@@ -4,6 +4,7 @@ import os
 
 import pytest
 from conftest import command as run
+from conftest import posix
 
 from marginalis.formats import files
 
@@ -18,6 +19,7 @@ WRITERS = {
 }
 
 
+@posix
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("place", ["loop.png", "pipe", "file/deeper", "x" * 300, "y/" * 2500])
 def test_no_work_for_an_output_that_cannot_be_written(model, tmp_path, writer, place):
@@ -33,6 +35,7 @@ def test_no_work_for_an_output_that_cannot_be_written(model, tmp_path, writer, p
     assert sorted(os.listdir(tmp_path)) == ["file", "loop.png", "pipe"]
 
 
+@posix
 @pytest.mark.parametrize("device", ["/dev/null", "/dev/full", "/dev/zero"])
 def test_devices_are_no_outputs(device):
     """Only asked, never written to: if this broke, root would replace the device by a file."""
@@ -40,6 +43,7 @@ def test_devices_are_no_outputs(device):
         files.check_writable(device)
 
 
+@posix
 def test_a_file_is_whole_or_as_it_was(tmp_path):
     """Whatever ends the writing, nothing half-written stays, and links are followed."""
     path, link = tmp_path / "file", tmp_path / "link"

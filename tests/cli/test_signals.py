@@ -6,6 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from conftest import posix
+
+pytestmark = posix
 
 
 def start(*args, python=(), **options):

@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import command
+from conftest import command, posix
 
 from marginalis.exact import duration
 from marginalis.experiments import STORE, reproduce
@@ -58,6 +58,7 @@ reproduce("ape-temperature", experiments=3, chains=100, out=sys.argv[1], threads
 """
 
 
+@posix
 def test_killed_and_resumed_ends_with_the_same_bits(tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     killed = subprocess.run([sys.executable, "-c", KILLED, str(broken)], timeout=300)

@@ -6,7 +6,7 @@ import stat
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import random_rbm
+from conftest import posix, random_rbm
 
 import marginalis as mg
 
@@ -167,6 +167,7 @@ def test_explicit_zeros_are_no_weights():
     assert mg.exact_log_z(copy, method="layers") == pytest.approx(mg.exact_log_z(model, method="enumeration"))
 
 
+@posix
 def test_links_are_followed_and_pipes_are_kept(tmp_path):
     """Links lead to the file; what is no file is neither replaced nor waited for."""
     target, link = tmp_path / "target.npz", tmp_path / "link.npz"

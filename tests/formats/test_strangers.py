@@ -7,6 +7,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from conftest import posix
 
 import marginalis as mg
 from marginalis.formats import archive
@@ -105,6 +106,7 @@ def no_files(tmp_path):
     return tmp_path
 
 
+@posix
 @pytest.mark.parametrize("name", ["pipe", "folder", "zeros", "loop"])
 def test_only_regular_files_are_read(no_files, name):
     message = {"folder": "Is a directory", "loop": "Too many levels"}.get(name, "is not a regular file")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -50,7 +50,8 @@ def write_whole(path: str | Path, write: Callable[[IO[bytes]], object]) -> None:
 def remove_unfinished() -> None:
     """Remove what is being written just now, in a process that is about to be left at once."""
     for temporary in list(_unfinished):
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # Windows removes no open file
+            temporary.unlink()
 
 
 @contextmanager
