@@ -1,0 +1,75 @@
+"""The site: `make docs` builds it, without network; warnings are errors."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+import marginalis
+
+project = "marginalis"
+author = "The marginalis developers"
+copyright = f"2026, {author}"
+version = release = marginalis.__version__
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+source_suffix = {".md": "myst-nb"}
+nitpicky = False
+
+# Pages say what runs in them: cells of a notebook are run here, plain blocks by tests/test_docs.py.
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(Path(__file__).parent / "_build" / ".cells")
+nb_execution_in_temp = True
+nb_execution_timeout = 300
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+nb_number_source_lines = False
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+napoleon_numpy_docstring = True
+napoleon_google_docstring = False
+default_role = "code"
+
+html_theme = "furo"
+html_title = f"marginalis {version}"
+html_static_path = ["_static"]
+html_css_files = ["marginalis.css"]
+html_theme_options = {
+    "source_repository": "https://github.com/marginalis/marginalis/",
+    "source_branch": "main",
+    "source_directory": "docs/",
+}
+html_copy_source = False
+html_show_sourcelink = False
+
+
+REST = "<!-- names that have no place above -->"
+
+
+def completed(text):
+    """Return the page of the reference with an entry for every public name that has none yet."""
+    rest = sorted(name for name in set(marginalis.__all__) - {"BipartiteMRF"} if f":: marginalis.{name}\n" not in text)
+    entries = ""
+    for name in rest:
+        kind = "class" if isinstance(getattr(marginalis, name), type) else "function"
+        entries += f".. auto{kind}:: marginalis.{name}\n" + "   :members:\n" * (kind == "class")
+    return text.replace(REST, f"## Others\n\n```{{eval-rst}}\n{entries}```\n" if rest else "")
+
+
+def setup(app):
+    """Complete the reference; and escape sizes, |V| in docstrings, which would be taken for substitutions."""
+
+    def complete(app, page, source):
+        if page == "reference/api":
+            source[0] = completed(source[0])
+
+    def escape(app, what, name, thing, options, lines):
+        lines[:] = [line.replace("|", r"\|") for line in lines]
+
+    app.connect("source-read", complete)
+    app.connect("autodoc-process-docstring", escape, priority=600)
