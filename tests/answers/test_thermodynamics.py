@@ -6,11 +6,12 @@ import math
 import numpy as np
 import pytest
 from conftest import PathSums, random_rbm
+from scipy.stats import norm
 
 import marginalis as mg
 from marginalis.answers import confidence
 from marginalis.answers.confidence import log_mean_exp
-from marginalis.answers.thermodynamics import QUANTITIES, _averages
+from marginalis.answers.thermodynamics import QUANTITIES, _averages, _is_doubtful
 
 
 def exact(model, beta):
@@ -212,3 +213,11 @@ def test_betas_that_cannot_be_told_apart():
             mg.thermodynamics(random_rbm(np.random.default_rng(4), 3, 4, scale=9.0), [beta])
     with pytest.raises(ValueError, match="there is no option 'whole_model' here"):
         mg.thermodynamics(model, [1.0], whole_model=True)
+
+
+def test_doubts_begin_earlier_than_those_about_log_z():
+    """Errors of means are not widened by what the bulk of the log-weights foretells."""
+    x = norm.ppf((np.arange(50) + 0.5) / 50)
+    assert _is_doubtful(1.5 * x)
+    assert not confidence.warnings_of(1.5 * x)
+    assert not _is_doubtful(0.5 * x)

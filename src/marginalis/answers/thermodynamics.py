@@ -33,6 +33,7 @@ from .record import Answer, Record, decimals, finite
 
 _FINE = 1e-9  # rounding below this is nobody's concern,
 _COARSE = 1e-3  # and above this a reason for a warning
+_LARGE_ERROR, _AMPLE_ESS = 0.35, 200.0  # foretold error of the mean weight, and effective size that makes up for it
 _NOT_HERE = ("first_chain", "resample", "populations")  # errors here are those of independent chains
 QUANTITIES = ("log_z", "energy", "entropy", "heat_capacity")
 
@@ -142,7 +143,7 @@ def thermodynamics(
     for x, log_weights, values in zip(inner, recorder.log_weights, recorder.values, strict=True):
         log_z = log_z0 + log_mean_exp(log_weights) + x * offset
         rows.append(_averages(log_weights, log_z, values, x, largest, offset))
-        if confidence.warnings_of(log_weights):
+        if _is_doubtful(log_weights):
             doubtful.append(x * largest)
     names = [name + end for name in QUANTITIES for end in ("", "_error")] + ["ess"]
     table = np.array(rows)[back].T
@@ -179,6 +180,14 @@ def _inverse_temperatures(betas: ArrayLike | None, temperatures: ArrayLike | Non
     if (wanted <= 0.0).any():
         raise ValueError("temperatures must be a list of positive numbers; infinity is betas=0")
     return 1.0 / wanted
+
+
+def _is_doubtful(log_weights: Array) -> bool:
+    """Tell if the weights are too uneven for errors of means, which are not widened as the interval of ln Z is."""
+    few = confidence.effective_size(log_weights) < _AMPLE_ESS
+    spread = confidence.log_spread(log_weights)
+    wide = few and confidence.expected_error(spread, len(log_weights)) > _LARGE_ERROR
+    return wide or bool(confidence.warnings_of(log_weights))
 
 
 class _Energies:
