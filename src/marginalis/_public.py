@@ -14,6 +14,8 @@ from .answers.expectations import expectations as expectations
 from .answers.likelihood import LogLikelihood as LogLikelihood
 from .answers.likelihood import log_likelihood as log_likelihood
 from .answers.likelihoods import LogLikelihoods as LogLikelihoods
+from .answers.many import Estimates as Estimates
+from .answers.many import estimate_many as estimate_many
 from .answers.samples import Samples as Samples
 from .answers.samples import sample as sample
 from .answers.sequence import Along as Along

@@ -2,6 +2,7 @@
 
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import command
@@ -24,6 +25,8 @@ def small_study(monkeypatch):
 def test_a_small_study(small_study, tmp_path):
     result = calibration.calibrate(repeats=240, seed=3, threads=1)
     assert result == calibration.calibrate(repeats=240, seed=3, threads=3)
+    with ThreadPoolExecutor(2) as pool:
+        assert result == calibration.calibrate(repeats=240, seed=3, pool=pool)
     assert sorted((r["method"], r["chains"]) for r in result.cells) == [
         ("ais", 20),
         ("ais", 100),

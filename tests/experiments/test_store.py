@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -261,3 +262,11 @@ def test_two_claims_at_once_cannot_both_win(tmp_path):
     stores[0].begin({"x": {"seed": 1}}, resume=True)
     with pytest.raises(ValueError, match="seed was 1, is 2"):
         stores[1].begin({"x": {"seed": 2}}, resume=True)
+
+
+def test_a_pool_does_the_same(tmp_path):
+    arguments = {"experiments": 1, "chains": 20}
+    reproduce("ape-temperature", out=tmp_path / "threads", **arguments)
+    with ThreadPoolExecutor(2) as pool:
+        reproduce("ape-temperature", out=tmp_path / "pool", pool=pool, **arguments)
+    assert without_time(rows_of(tmp_path / "pool" / STORE)) == without_time(rows_of(tmp_path / "threads" / STORE))

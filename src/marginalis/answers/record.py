@@ -161,7 +161,29 @@ def _checked_runs(runs: Sequence[Sequence[int]]) -> tuple[tuple[int, int, int], 
     return tuple(found)
 
 
-class Answer(Displayed):
+class Written:
+    """What can be written: as plain data, JSON, a DataFrame."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as plain data."""
+        raise NotImplementedError
+
+    def to_json(self) -> str:
+        """Return the answer as one JSON object."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def to_dataframe(self) -> Any:
+        """Return the answer as a pandas DataFrame: one row, or one for each of its rows. Needs pandas."""
+        try:
+            pandas = importlib.import_module("pandas")
+        except ImportError:
+            raise ValueError("to_dataframe needs pandas: pip install pandas") from None
+        data = self.to_dict()
+        rows = data.pop("rows", [{}])
+        return pandas.DataFrame([_flat({**data, **row}) for row in rows])
+
+
+class Answer(Written, Displayed):
     """What all answers have: a record, and ways to be written."""
 
     record: Record
@@ -224,24 +246,6 @@ class Answer(Displayed):
     def took(self, seconds: float) -> Any:
         """Return the same answer with another time on record."""
         return replace(self, record=replace(self.record, seconds=seconds))  # type: ignore[type-var]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer as plain data."""
-        raise NotImplementedError
-
-    def to_json(self) -> str:
-        """Return the answer as one JSON object."""
-        return json.dumps(self.to_dict(), allow_nan=False)
-
-    def to_dataframe(self) -> Any:
-        """Return the answer as a pandas DataFrame: one row, or one for each of its rows. Needs pandas."""
-        try:
-            pandas = importlib.import_module("pandas")
-        except ImportError:
-            raise ValueError("to_dataframe needs pandas: pip install pandas") from None
-        data = self.to_dict()
-        rows = data.pop("rows", [{}])
-        return pandas.DataFrame([_flat({**data, **row}) for row in rows])
 
 
 def _flat(data: dict[str, Any]) -> dict[str, Any]:

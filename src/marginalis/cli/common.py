@@ -17,6 +17,10 @@ ModelPath = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Threads = Annotated[int | None, typer.Option(help="Threads; MARGINALIS_THREADS, or all cores, by default.")]
 
+PoolOption = Annotated[
+    str | None, typer.Option("--pool", help="A task for every run: a number of processes, dask:ADDRESS, or dask-local.")
+]
+
 
 def say(text: str, err: bool = False) -> None:
     """Print a line; what the terminal cannot show is replaced (`typer.echo` alone would send it UTF-8)."""

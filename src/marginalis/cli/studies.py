@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ..display.words import cell_text, heading
-from .common import Json, Threads, app, say
+from .common import Json, PoolOption, Threads, app, say
 
 
 @app.command()
@@ -27,6 +27,7 @@ def reproduce(
     resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.")] = False,
     threads: Threads = None,
     engine: Annotated[str, typer.Option(help="auto, numpy, numba or cuda.")] = "auto",
+    pool: PoolOption = None,
     csv: Annotated[bool, typer.Option("--csv", help="Also export every single result as CSV.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -42,6 +43,7 @@ def reproduce(
         resume=resume,
         threads=threads,
         engine=engine,  # type: ignore[arg-type]  # checked there
+        pool=pool,
         progress=True,
         export=csv,
     )
@@ -61,6 +63,7 @@ def calibrate(
     out: Annotated[Path, typer.Option(help="Folder for the tables.")] = Path("calibration"),
     seed: Annotated[int, typer.Option(help="Seed of models and random numbers.")] = 0,
     threads: Threads = None,
+    pool: PoolOption = None,
     as_json: Json = False,
 ) -> None:
     """Check on random models that 95 % intervals hold 95 % of the time, or warn."""
@@ -73,6 +76,7 @@ def calibrate(
         repeats=repeats,
         seed=seed,
         threads=threads,
+        pool=pool,
         quick=quick,
         full=full,
         progress=True,

@@ -65,7 +65,10 @@ def run_both(
         found = run_here(plan, begin(plan), range(plan.chains), workers.threads, tick, recorder)
     else:
         found = _run_apart(plan, workers, tick, recorder)
-    return found.log_weights + shift, None if found.marginal is None else found.marginal + shift
+    for weights in (found.log_weights, found.marginal):
+        if weights is not None:
+            weights += shift  # in place: there may be many
+    return found.log_weights, found.marginal
 
 
 class Found(NamedTuple):

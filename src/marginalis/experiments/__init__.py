@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..checks import one_of, whole
+from ..engines.workers import at_work
 from ..formats.files import make_folder, write_whole
 from ..gpu.device import open_device
-from ..parallel.processes import Processes
-from ..parallel.progress import ticker
-from ..parallel.threads import Tick, cores, run_jobs
+from ..parallel.each import call_each
+from ..parallel.threads import Tick, cores
 from ..plots import save
 from ..sampling.options import ENGINES, Engine
 from .ape_temperature import EXPERIMENT as APE_TEMPERATURE
@@ -50,6 +49,7 @@ def reproduce(
     seed: int = 0,
     resume: bool = False,
     threads: int | None = None,
+    pool: Any = None,
     engine: Engine = "auto",
     progress: bool | Tick = False,
     export: bool = False,
@@ -58,8 +58,8 @@ def reproduce(
 
     `experiments` is the number of RBM instances and `chains` is N, by default the paper's. Every result goes to an
     SQLite file in `out` as it is found; with `resume` a stopped run continues there and ends with the same
-    numbers as one that was never stopped. `engine` is that of `estimate`; a GPU is fed by as many processes as there
-    are threads.
+    numbers as one that was never stopped. `engine` and `pool` are those of `estimate`, a piece of work being a task; a
+    GPU is fed by as many processes as there are threads.
     """
     one_of(engine, ENGINES, "engine")
     if engine == "cuda":
@@ -81,10 +81,10 @@ def reproduce(
     store = Store(folder / STORE)
     try:
         store.begin({e.name: settings for e, _, _, settings in plans}, resume)
-        results = [
-            _run(store, folder, e, count, n, settings, seed, engine, threads, progress)
-            for e, count, n, settings in plans
-        ]
+        if pool is None and engine == "cuda" and threads > 1:
+            pool = threads  # what a GPU does of a piece takes less time than Python: it wants many processes
+        work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None}
+        results = [_run(store, folder, e, count, n, settings, seed, engine, work) for e, count, n, settings in plans]
         if export:
             for e in chosen:
                 store.export(e.name, folder / f"{e.name}-runs.csv")
@@ -105,35 +105,19 @@ def _run(
     settings: dict[str, Any],
     seed: int,
     engine: Engine,
-    threads: int,
-    progress: bool | Tick,
+    options: dict[str, Any],
 ) -> Result:
     """Do what is left of an experiment, and summarise all of it."""
     before = _read(store, e, count)
     items = [item for instance in range(count) for item in e.items(instance) if repr(item) not in before.done]
-    start, stop = time.perf_counter(), threading.Event()
+    start = time.perf_counter()
 
-    def heed(fraction: float) -> None:
-        if stop.is_set():
-            raise InterruptedError("another piece of work failed, or the caller was interrupted")
+    def receive(number: int, rows: list[Row]) -> None:
+        store.write(e.name, repr(items[number]), rows, time.perf_counter() - start)
 
-    # what a GPU does of a piece takes less time than Python: it wants the work of many processes
-    processes = Processes(min(threads, len(items))) if engine == "cuda" and threads > 1 else None
-
-    def work(item: tuple[Any, ...]) -> Iterator[float]:
-        if processes is None:
-            rows = e.measure(item, seed, chains, engine, heed)
-        else:
-            rows = processes.submit(_measure, e.name, item, seed, chains, engine).result()
-        store.write(e.name, repr(item), rows, time.perf_counter() - start)
-        yield 1.0
-
-    try:
-        with ticker(progress, e.name) as tick:
-            run_jobs(work, items, max(1, len(items)), threads, tick, stop)
-    finally:
-        if processes is not None:
-            processes.close()
+    with at_work(options, e.name) as (workers, tick):
+        measure = partial(_measure, e.name, seed, chains, engine)
+        call_each(measure, items, receive, workers.pool, workers.threads, tick)
     after = _read(store, e, count, whole=True)
     columns = Columns.of(after.means)
     rows = e.summarise(columns)
@@ -143,9 +127,9 @@ def _run(
     return Result(e, rows, figure, {"experiments": count, **settings}, after.seconds)
 
 
-def _measure(name: str, item: tuple[Any, ...], seed: int, chains: int, engine: Engine) -> list[Row]:
-    """Measure a piece of an experiment, in another process."""
-    return EXPERIMENTS[name].measure(item, seed, chains, engine, lambda fraction: None)
+def _measure(name: str, seed: int, chains: int, engine: Engine, item: tuple[Any, ...], heed: Tick) -> list[Row]:
+    """Measure a piece of an experiment, here or on another machine."""
+    return EXPERIMENTS[name].measure(item, seed, chains, engine, heed)
 
 
 def _read(store: Store, e: Experiment, count: int, whole: bool = False) -> Contents:

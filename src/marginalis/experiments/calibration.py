@@ -7,7 +7,8 @@ resampled count as chains; `calls` judges the answers of whole calls.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,15 +18,16 @@ import numpy as np
 from ..answers import confidence
 from ..checks import Array, whole
 from ..engines import drive
+from ..engines.workers import at_work
 from ..exact import exact_log_z
 from ..formats import files
-from ..parallel.progress import ticker
-from ..parallel.threads import Tick, cores, run_jobs
+from ..parallel.each import call_each
+from ..parallel.threads import Tick
 from ..sampling.plan import make_plan
 from . import _csv
 from .calls import judge_calls
 from .experiment import Summary
-from .families import Case, available
+from .families import Case, available, received, sendable
 from .intervals import FAST, SLOW, Sample, chosen
 from .sampling import derive
 
@@ -82,6 +84,7 @@ def calibrate(
     repeats: int | None = None,
     seed: int = 0,
     threads: int | None = None,
+    pool: Any = None,
     quick: bool = False,
     full: bool = False,
     progress: bool | Tick = False,
@@ -89,7 +92,7 @@ def calibrate(
     """Run the study; `repeats` is the number of estimates per cell, where the run is not too long for it.
 
     `quick` takes two kinds of models at a few settings, and no whole calls; `full` more K, N and models, and beside the
-    interval more of those that were tried.
+    interval more of those that were tried. `pool` is as in `estimate`: every run is a task.
     """
     if quick and full:
         raise ValueError("quick and full are two studies: choose one")
@@ -109,13 +112,14 @@ def calibrate(
     ]
     found: dict[Piece, list[dict[str, Any]]] = {}
 
-    def work(piece: Piece) -> Iterator[float]:
-        found[piece] = _measure(piece, scale, each, seed)
-        yield 1.0
+    def receive(number: int, judged: list[dict[str, Any]]) -> None:
+        found[pieces[number]] = judged
 
-    with ticker(progress, "calibrate") as tick:
-        run_jobs(work, pieces, len(pieces), cores(threads), tick)
-    calls = judge_calls(cases, scale.calls, seed, cores(threads), progress) if scale.calls else []
+    work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None}
+    with at_work(work, "calibrate") as (workers, tick):
+        items = [piece._replace(case=sendable(piece.case, workers.pool)) for piece in pieces]
+        call_each(partial(_measure, scale, each, seed), items, receive, workers.pool, workers.threads, tick)
+    calls = judge_calls(cases, scale.calls, seed, threads, progress, pool) if scale.calls else []
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for piece in pieces:
         for part in found[piece]:
@@ -139,25 +143,25 @@ def _join(parts: Sequence[Any]) -> Any:
     return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else parts[0]
 
 
-def _measure(piece: Piece, scale: Scale, repeats: int, seed: int) -> list[dict[str, Any]]:
+def _measure(scale: Scale, repeats: int, seed: int, piece: Piece, heed: Tick) -> list[dict[str, Any]]:
     """Judge every interval on one run: per method and N, what covers ln Z, how wide it is, and what is warned of."""
-    case, setting, steps, instance = piece
+    case, setting, steps, instance = piece._replace(case=received(piece.case))
     model = case.make(setting, derive(seed, "calibration", case.name, instance) % 2**32)
     chains = max(SHORTEST, min(repeats * scale.chains[-1], scale.longest, scale.work // steps))
     own = derive(seed, "calibration", "chains", case.name, setting, steps, instance)
     plan = make_plan(model, method="ais", steps=steps, chains=chains, seed=own)
     shift = plan.base.log_z(model) - exact_log_z(model, threads=1)
     found: dict[str, tuple[Array, Sequence[int]]] = {}
-    joint, marginal = drive.run_both(plan, 1, lambda fraction: None)
+    joint, marginal = drive.run_both(plan, 1, heed)
     found["ais"] = joint, scale.chains
     if marginal is None:  # this engine does not carry it along
         plan = make_plan(model, method="mais", steps=steps, chains=chains, seed=own)
-        marginal = drive.run(plan, 1, lambda fraction: None)
+        marginal = drive.run(plan, 1, heed)
     found["mais"] = marginal, scale.chains
     if 10 <= steps <= 100:  # where there is something to resample, and not too much of it
         number = repeats * POPULATIONS[-1] // 2
         plan = make_plan(model, steps=steps, chains=number * POPULATION, seed=own, resample=0.5, populations=number)
-        found["resampled"] = drive.run(plan, 1, lambda fraction: None), POPULATIONS
+        found["resampled"] = drive.run(plan, 1, heed), POPULATIONS
     return [
         {
             "method": method,

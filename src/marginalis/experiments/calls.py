@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ..answers.bounds import bound
 from ..answers.estimating import estimate
 from ..answers.thermodynamics import thermodynamics
+from ..engines.workers import at_work
 from ..exact import exact_log_z
 from ..models.model import MRF
-from ..parallel.progress import ticker
-from ..parallel.threads import Tick, run_jobs
+from ..parallel.each import call_each
+from ..parallel.threads import Tick
 from .experiment import Summary
-from .families import Case
+from .families import Case, received, sendable
 from .sampling import derive
 
 TOLERANCE = 0.2
@@ -30,7 +33,14 @@ HEAT = 100, 200  # steps, chains
 Verdict = tuple[bool, bool]  # held, warned
 
 
-def judge_calls(cases: Sequence[Case], runs: int, seed: int, threads: int, progress: bool | Tick = False) -> Summary:
+def judge_calls(
+    cases: Sequence[Case],
+    runs: int,
+    seed: int,
+    threads: int | None,
+    progress: bool | Tick = False,
+    pool: Any = None,
+) -> Summary:
     """Return, for every answer and family, how many of its intervals hold, and how many are warned of.
 
     Two settings of every family, the middle and the last, and `runs` seeds of each.
@@ -43,14 +53,13 @@ def judge_calls(cases: Sequence[Case], runs: int, seed: int, threads: int, progr
     ]
     found: dict[tuple[str, Case, float], list[Verdict]] = {}
 
-    def work(job: tuple[str, Case, float]) -> Iterator[float]:
-        name, case, setting = job
-        model = case.make(setting, derive(seed, "calls", case.name) % 2**32)
-        found[job] = list(ANSWERS[name](model, runs, derive(seed, "calls", name, case.name, setting) % 2**32))
-        yield 1.0
+    def receive(number: int, verdicts: list[Verdict]) -> None:
+        found[jobs[number]] = verdicts
 
-    with ticker(progress, "whole calls") as tick:
-        run_jobs(work, jobs, len(jobs), threads, tick)
+    work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None}
+    with at_work(work, "whole calls") as (workers, tick):
+        items = [(name, sendable(case, workers.pool), setting) for name, case, setting in jobs]
+        call_each(partial(_verdicts, runs, seed), items, receive, workers.pool, workers.threads, tick)
     rows = []
     for name in ANSWERS:
         everything = [verdict for job in jobs if job[0] == name for verdict in found[job]]
@@ -58,6 +67,13 @@ def judge_calls(cases: Sequence[Case], runs: int, seed: int, threads: int, progr
             rows.append(_row(name, case.name, [v for job in jobs if job[:2] == (name, case) for v in found[job]]))
         rows.append(_row(name, "all", everything))
     return [row for row in rows if row["runs"]]
+
+
+def _verdicts(runs: int, seed: int, job: tuple[str, Any, float], heed: Tick) -> list[Verdict]:
+    """Make the calls of one answer to one model."""
+    name, case, setting = job[0], received(job[1]), job[2]
+    model = case.make(setting, derive(seed, "calls", case.name) % 2**32)
+    return list(ANSWERS[name](model, runs, derive(seed, "calls", name, case.name, setting) % 2**32))
 
 
 def _row(answer: str, model: str, verdicts: Sequence[Verdict]) -> dict[str, object]:

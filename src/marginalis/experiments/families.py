@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -32,6 +32,16 @@ class Case(NamedTuple):
     parameter: str
     settings: tuple[float, ...]
     make: Callable[[float, int], MRF]
+
+
+def sendable(case: Case, pool: object) -> Any:
+    """Return a case as it goes to a pool: by its name, since its function cannot travel."""
+    return case if pool is None else case.name
+
+
+def received(case: Any) -> Case:
+    """Return the case that was sent."""
+    return case if isinstance(case, Case) else next(x for x in available() if x.name == case)
 
 
 def _sizes(seed: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import contextlib
 import pkgutil
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any
 
@@ -72,21 +72,35 @@ class DaskPool(Pool):
                 self._known.add(address)
 
     def submit(self, task: Task, data: bytes, sure: bool, finished: Finished[Any]) -> Any:
-        """Send a task; the job is a task of its own, on which it depends: Dask brings it where it is needed."""
-        job = self._jobs.get(task.job)
+        """Send a task."""
+        return self.submit_all([task], data, finished)[0]
+
+    def submit_all(self, tasks: Sequence[Task], data: bytes, finished: Finished[Any]) -> list[Any]:
+        """Send some tasks at once; the job is a task of its own, on which they depend: Dask takes it where they go."""
+        name = tasks[0].job
+        job = self._jobs.get(name)
         try:
             if job is None or job.status in ("cancelled", "lost", "error"):
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", UserWarning)  # a model may be larger than Dask likes
-                    job = self.client.submit(bytes, data, key=f"marginalis-job-{task.job}")
-                self._jobs = {task.job: job}
-            future = self.client.submit(work, task, job, key=None, pure=False)
+                    job = self.client.submit(bytes, data, key=f"marginalis-job-{name}")
+                self._jobs = {name: job}
+            futures: list[Any] = self.client.map(work, tasks, data=job, pure=False)
         except Exception:
             if self.client.status in _ALIVE:
                 raise
             raise self._gone() from None
-        future.add_done_callback(finished.put)
-        return future
+        for future in futures:
+            future.add_done_callback(finished.put)
+        return futures
+
+    def results(self, futures: Sequence[Any]) -> Iterator[Any]:
+        """Give what futures hold: fetched together, or one by one if some of it is lost."""
+        if all(future.status == "finished" for future in futures):
+            with contextlib.suppress(Exception):
+                yield from self.client.gather(futures)
+                return
+        yield from super().results(futures)
 
     def _gone(self) -> OSError:
         return OSError(

@@ -12,7 +12,7 @@ from collections import deque
 import numpy as np
 
 SECONDS = 2.0  # that a part should take,
-PER_WORKER = 1 / 200  # and this much more for every worker: the one who gives parts out must keep up
+PER_WORKER = 1 / 100  # and this much more for every worker: the one who gives parts out must keep up
 LEAST = 1.0  # seconds of the last parts, which are cut smaller so that all workers end together
 PATIENCE = 60.0  # seconds after which a part that should be back by now is given to another worker, too,
 OVERDUE = 10.0  # or this many times what it should take, whichever is longer
@@ -36,6 +36,7 @@ class Ledger:
         self._again: deque[range] = deque()
         self._out: dict[range, list[float]] = {}  # part: when it was given out last, and how many have it
         self._losses: dict[range, int] = {}
+        self._calm_until = 0.0  # before that no part can be overdue
         self.total, self.done, self._open = units, 0, units
 
     @property
@@ -89,11 +90,12 @@ class Ledger:
 
     def _overdue(self, now: float) -> range | None:
         """Return the part that has been out longest, if it should be back by now."""
-        if not self._out:
+        if not self._out or now < self._calm_until:
             return None
         part = min(self._out, key=lambda x: self._out[x][0])
         patience = max(PATIENCE, OVERDUE * self.pace * len(part))
-        return self._give(part, now) if now - self._out[part][0] > patience else None
+        self._calm_until = self._out[part][0] + patience
+        return self._give(part, now) if now > self._calm_until else None
 
     def finish(self, part: range, seconds: float | None = None) -> bool:
         """Note that a part is done, in so many seconds; return whether any of it was not done before."""

@@ -10,7 +10,7 @@ import contextlib
 import importlib
 import os
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Future
 from typing import Any
 
@@ -58,6 +58,18 @@ class Pool:
             raise ValueError(f"the pool takes no tasks: {error}") from None
         future.add_done_callback(finished.put)
         return future
+
+    def submit_all(self, tasks: Sequence[Task], data: bytes, finished: Finished[Any]) -> list[Any]:
+        """Send some tasks of one job."""
+        return [self.submit(task, data, False, finished) for task in tasks]
+
+    def results(self, futures: Sequence[Any]) -> Iterator[Any]:
+        """Give what futures that are done hold: a reply, or an error."""
+        for future in futures:
+            try:
+                yield future.result()
+            except Exception as error:
+                yield error
 
     def wait(self, finished: Finished[Any], seconds: float) -> list[Any]:
         """Return the futures that are done, after some seconds at most."""

@@ -40,18 +40,20 @@ def share_out(
     flying: dict[Any, range] = {}
     total, looked = max(1, ledger.total), time.monotonic()
 
-    def send(part: range, sure: bool = False) -> None:
-        task = Task(__version__, digest, part, extra(part), pool.threads, np.geterr())
-        flying[pool.submit(task, data, sure, finished)] = part
+    def task_of(part: range) -> Task:
+        return Task(__version__, digest, part, extra(part), pool.threads, np.geterr())
 
     try:
         while not ledger.complete:
             workers, room = pool.workers(), pool.room()
-            while len(flying) < room and (part := ledger.take(time.monotonic(), workers)) is not None:
-                send(part)
-            for future in pool.wait(finished, _WAIT):
-                part = flying.pop(future)
-                reply = _reply(future, pool)
+            parts: list[range] = []
+            while len(flying) + len(parts) < room and (part := ledger.take(time.monotonic(), workers)) is not None:
+                parts.append(part)
+            if parts:
+                flying |= zip(pool.submit_all([task_of(part) for part in parts], data, finished), parts, strict=True)
+            done = pool.wait(finished, _WAIT)
+            for future, result in zip(done, pool.results(done), strict=True):
+                part, reply = flying.pop(future), _reply(result, pool)
                 if reply is None:
                     if not ledger.lose(part):
                         raise OSError(
@@ -61,7 +63,7 @@ def share_out(
                 elif reply.version != __version__:
                     check_version(reply.version, reply.machine)
                 elif reply.lacks_job:
-                    send(part, sure=True)
+                    flying[pool.submit(task_of(part), data, True, finished)] = part
                 elif ledger.finish(part, reply.seconds):
                     receive(part, reply)
             if refresh is not None and time.monotonic() - looked > _REFRESH:
@@ -74,18 +76,14 @@ def share_out(
                 future.cancel()
 
 
-def _reply(future: Any, pool: Pool) -> Reply | None:
-    """Return what a future holds, or None if it went down with its worker."""
-    try:
-        return future.result()
-    except BrokenExecutor as error:
-        raise broken(error) from None
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] != __package__.split(".")[0]:
-            raise
+def _reply(result: Any, pool: Pool) -> Reply | None:
+    """Return what has come back, or None if it went down with its worker; raise any other error."""
+    if not isinstance(result, BaseException):
+        return result
+    if isinstance(result, BrokenExecutor):
+        raise broken(result) from None
+    if isinstance(result, ModuleNotFoundError) and (result.name or "").split(".")[0] == __package__.split(".")[0]:
         check_version(None, "of the pool")
-        raise
-    except Exception as error:
-        if not pool.is_lost(error):
-            raise
-        return None
+    if not pool.is_lost(result):
+        raise result
+    return None

@@ -1,0 +1,198 @@
+"""What a pool costs: overhead beside threads, bytes and time of a task, workers killed in mid-run, the client's memory.
+
+python benchmarks/cluster.py overhead [--seconds 30] [--processes 2]
+python benchmarks/cluster.py tasks
+python benchmarks/cluster.py kills [--tasks 1000] [--every 10]
+python benchmarks/cluster.py memory
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+import signal
+import time
+import tracemalloc
+from typing import Any
+
+import numpy as np
+
+import marginalis as mg
+from marginalis.parallel import ledger, share
+from marginalis.parallel.ledger import Ledger
+from marginalis.parallel.pools import open_pool
+from marginalis.parallel.processes import Processes
+from marginalis.parallel.tasks import Reply, Task, machine, packed
+from marginalis.sampling.plan import make_plan
+
+
+def model() -> mg.MRF:
+    rng = np.random.default_rng(0)
+    return mg.rbm(rng.normal(scale=0.1, size=(100, 200)), rng.normal(size=100), rng.normal(size=200))
+
+
+class Nothing:
+    """A job that takes some seconds and gives some numbers."""
+
+    def __init__(self, seconds: float, numbers: int) -> None:
+        self.seconds, self.numbers = seconds, numbers
+
+    def run(self, part: range, extra: Any, threads: int) -> Any:
+        end = time.perf_counter() + self.seconds * len(part)
+        while time.perf_counter() < end:
+            time.sleep(max(0.0, end - time.perf_counter()))
+        return np.full(len(part) * self.numbers, float(part.start))
+
+
+def overhead(options: argparse.Namespace) -> None:
+    """Compare wall times of one run on threads and on a pool that is warm, and on one that is not."""
+    m, steps = model(), 300
+    begin = time.perf_counter()
+    mg.estimate(m, steps=steps, chains=16_000, threads=options.processes)
+    begin = time.perf_counter()
+    mg.estimate(m, steps=steps, chains=16_000, threads=options.processes)
+    chains = int(16_000 * options.seconds / (time.perf_counter() - begin)) // 16 * 16
+    print(f"RBM 100 x 200, {steps} steps, {chains} chains, {options.processes} cores")
+    pool, client = Processes(options.processes), None
+    ways: dict[str, dict[str, Any]] = {
+        "threads": {"threads": options.processes},
+        "processes, warm": {"pool": pool, "threads": 1},
+        f"pool={options.processes}": {"pool": options.processes},
+    }
+    try:
+        import distributed
+
+        client = distributed.Client(n_workers=options.processes, threads_per_worker=1, dashboard_address="127.0.0.1:0")
+        ways["Dask, warm"] = {"pool": client}
+    except ImportError:
+        pass
+    best: dict[str, float] = {}
+    weights: dict[str, Any] = {}
+    for way in ways.values():  # kernels, imports
+        mg.estimate(m, steps=steps, chains=1600, **way)
+    for _ in range(options.repeats):
+        for name, way in ways.items():
+            begin = time.perf_counter()
+            found = mg.estimate(m, steps=steps, chains=chains, **way)
+            best[name] = min(best.get(name, np.inf), time.perf_counter() - begin)
+            weights[name] = found.log_weights
+    for name, seconds in best.items():
+        same = np.array_equal(weights[name], weights["threads"])
+        print(f"{name:18}{seconds:8.2f} s {seconds / best['threads'] - 1:+8.1%}   same bits: {same}")
+    pool.close()
+    if client is not None:
+        client.close()
+
+
+def tasks(options: argparse.Namespace) -> None:
+    """Measure bytes and client time of tasks."""
+    plan = make_plan(model(), steps=300, chains=1000)
+    from marginalis.engines.drive import Chains, Found
+
+    digest, data = packed(Chains(plan, None))
+    task = Task("0.2.0", digest, range(0, 1), None, 1, np.geterr())
+    reply = Reply(machine(), "0.2.0", 1.0, False, Found(np.zeros(1600), None))
+    print(f"the job (an RBM 100 x 200, sent once to each worker): {len(data)} bytes")
+    print(f"a task: {len(pickle.dumps(task, 5))} bytes; the reply for 1600 chains: {len(pickle.dumps(reply, 5))} bytes")
+    pools: list[tuple[str, Any]] = [(f"pool={options.processes}", options.processes)]
+    try:
+        import distributed
+
+        client = distributed.Client(
+            n_workers=options.processes, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=100
+        )
+        pools.append((f"Dask, {options.processes} processes", client))
+    except ImportError:
+        pass
+    for name, spec in pools:
+        pool = open_pool(spec, 1, 1)
+        rates = []
+        for number in (200, options.tasks, options.tasks, options.tasks):
+            book = Ledger(number, 1.0, most=1)
+            begin, cpu = time.perf_counter(), time.process_time()
+            share.share_out(pool, Nothing(0.0, 1), book, lambda part, reply: None, lambda fraction: None)
+            rates.append((number / (time.perf_counter() - begin), (time.process_time() - cpu) / number))
+        rate, cost = max(rates)
+        print(f"{name}: {rate:.0f} empty tasks a second; {1e3 * cost:.2f} ms of the client's processor each")
+        pool.close()
+
+
+def kills(options: argparse.Namespace) -> None:
+    """Run many tasks while a worker is killed after every few of them; count what was lost, and what ran twice."""
+    pool = Processes(options.processes)
+    number, received, killed = options.tasks, [], []
+
+    def receive(part: range, reply: Reply) -> None:
+        received.append(part)
+        if len(received) % options.every == 0:
+            pids = pool.pids()
+            if pids:
+                killed.append(pids[len(killed) % len(pids)])
+                os.kill(killed[-1], signal.SIGKILL)
+
+    begin = time.perf_counter()
+    book = Ledger(number, 1.0, most=1)
+    share.share_out(open_pool(pool, 1, 1), Nothing(options.length, 1), book, receive, lambda fraction: None)
+    wall = time.perf_counter() - begin
+    pool.close()
+    units = sorted(i for part in received for i in part)
+    print(
+        f"{number} tasks of {options.length:g} s on {options.processes} processes, {len(killed)} of which were killed: "
+        f"all back once: {units == list(range(number))}; {wall:.0f} s, and "
+        f"{number * options.length / options.processes:.0f} s if none had died"
+    )
+
+
+def memory(options: argparse.Namespace) -> None:
+    """Peak memory of the client for the same chains in few and in many tasks."""
+    m, chains = model(), 400_000
+    for most in (100_000, 1000, 100):
+        ledger.SECONDS = ledger.LEAST = 1e-9 * most  # sizes are limited by `most` alone
+        tracemalloc.start()
+        peak = _peak(m, chains, most)
+        print(f"{chains} chains in parts of {16 * most:8d}: {peak / chains:6.1f} bytes for each chain")
+        tracemalloc.stop()
+
+
+def _peak(m: mg.MRF, chains: int, most: int) -> float:
+    from marginalis.engines import drive
+
+    class Instant:
+        """Workers that know the answer."""
+
+        def map(self, function: Any, items: Any) -> Any:
+            for task, _ in items:
+                size = min(16 * task.part.stop, chains) - 16 * task.part.start
+                yield Reply("here", task.version, 1.0, False, drive.Found(np.zeros(size), None))
+
+    old = drive.Ledger
+    drive.Ledger = lambda units, seconds, **_: old(units, 1e-12, most=most)  # type: ignore[assignment,misc]
+    plan = make_plan(m, steps=3, chains=chains)
+    workers = drive.Workers(1, open_pool(Instant(), 1, 1))
+    drive.run(plan, workers, lambda fraction: None)  # modules
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    drive.run(plan, workers, lambda fraction: None)
+    peak = tracemalloc.get_traced_memory()[1] - before
+    drive.Ledger = old  # type: ignore[misc]
+    return peak
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["overhead", "tasks", "kills", "memory"])
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--tasks", type=int, default=1000)
+    parser.add_argument("--every", type=int, default=10)
+    parser.add_argument("--length", type=float, default=1.0, help="seconds of a task that kills are tried on")
+    options = parser.parse_args()
+    {"overhead": overhead, "tasks": tasks, "kills": kills, "memory": memory}[options.what](options)
+
+
+if __name__ == "__main__":
+    from cluster import main as run  # of a module that workers can import, too
+
+    run()

@@ -1,0 +1,168 @@
+"""Free energies of many models, a task for each: studies over disorder, temperatures, checkpoints of a training run."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+
+from ..checks import Array
+from ..display.card import Displayed
+from ..engines.checkpoint import Checkpoint, Piece
+from ..engines.workers import at_work
+from ..models.layered import as_model
+from ..models.model import MRF
+from ..parallel.each import call_each
+from ..parallel.tasks import machine
+from ..parallel.threads import Tick
+from ..sampling.options import NOT_OF_A_PLAN, RunOptions, filled_in, takes_options
+from .estimate import Estimate, load_estimate
+from .estimating import estimate
+from .record import Written, decimals, plain_name
+
+_NOT_HERE = ("first_chain",)
+_RUN = "models"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Estimates(Written, Displayed):
+    """The estimates of many models, in the order and by the names in which they were given."""
+
+    names: tuple[Any, ...]
+    answers: tuple[Estimate, ...]
+    seconds: float
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def __iter__(self) -> Iterator[Estimate]:
+        return iter(self.answers)
+
+    def __getitem__(self, name: Any) -> Estimate:
+        """Return the estimate of a model by its name, or by its place in a list."""
+        if name in self.names:
+            return self.answers[self.names.index(name)]
+        if isinstance(name, int) and -len(self) <= name < len(self):
+            return self.answers[name]
+        raise KeyError(name)
+
+    @property
+    def log_z(self) -> Array:
+        """ln Z of every model."""
+        return np.array([answer.log_z for answer in self.answers])
+
+    @property
+    def free_energy(self) -> Array:
+        """F of every model."""
+        return np.array([answer.free_energy for answer in self.answers])
+
+    @property
+    def stderr(self) -> Array:
+        """Standard error of every F."""
+        return np.array([answer.stderr for answer in self.answers])
+
+    @property
+    def intervals(self) -> Array:
+        """95 % interval of every F: rows of (low, high)."""
+        return np.array([answer.interval for answer in self.answers])
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is doubtful, with the name of the model."""
+        return tuple(f"{name}: {w}" for name, x in zip(self.names, self.answers, strict=True) for w in x.warnings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table as plain data."""
+        rows = [
+            {"name": plain_name(name), **answer.to_dict()}
+            for name, answer in zip(self.names, self.answers, strict=True)
+        ]
+        return {"rows": rows, "seconds": self.seconds}
+
+    def __str__(self) -> str:
+        lines = [f"{'model':>12} {'F':>26} {'ESS':>10} {'steps':>8} {'chains':>9}"]
+        for name, x in zip(self.names, self.answers, strict=True):
+            digits = decimals(x.stderr)
+            value = f"{x.free_energy:.{digits}f} ± {x.stderr:.{digits}f}"
+            lines.append(f"{name!s:>12} {value:>26} {x.ess:10.1f} {x.steps:8d} {x.chains:9d}")
+        doubtful = sum(bool(x.warnings) for x in self.answers)
+        return "\n".join(lines + ([f"warning: {doubtful} of them have warnings"] if doubtful else []))
+
+
+@takes_options(leave_out=_NOT_HERE)
+def estimate_many(
+    models: Sequence[Any] | Mapping[Any, Any],
+    *,
+    tolerance: float | None = None,
+    budget: float | None = None,
+    **options: Unpack[RunOptions],
+) -> Estimates:
+    """Estimate the free energy of every model, each on one core: a model is a task.
+
+    `models` are a list, or have names as in a dictionary. The options are those of `estimate`, for every model; model
+    number t has the seed ``seed + t``, so that errors are independent. With `checkpoint` finished models stay on disk.
+    """
+    named = dict(models) if isinstance(models, Mapping) else dict(enumerate(models)) if _is_list(models) else {}
+    if not named:
+        raise ValueError("models must be a list or a dictionary of at least one model")
+    chosen = filled_in(options, leave_out=_NOT_HERE)
+    if not isinstance(chosen["seed"], int) or not 0 <= chosen["seed"] <= 2**64 - len(named):
+        raise ValueError(f"seed is {chosen['seed']!r}; it must be a whole number from 0 to 2^64 less the models")
+    begin = time.perf_counter()
+    own = [as_model(model, f"models[{name!r}]") for name, model in named.items()]
+    names = list(named)
+    how = {"tolerance": tolerance, "budget": budget}
+    given = {name: value for name, value in options.items() if name not in NOT_OF_A_PLAN} | how
+    found: dict[int, Estimate] = {}
+    with at_work({**chosen, **how}, "models", *own) as (workers, tick):
+        if workers.store is not None:
+            found = dict(_stored(workers.store))
+        left = [number for number in range(len(own)) if number not in found]
+        items = [(own[number], chosen["seed"] + number, names[number]) for number in left]
+
+        def receive(place: int, answer: Estimate) -> None:
+            found[left[place]] = answer
+            if workers.store is not None:
+                workers.store.write(_RUN, [Piece(left[place], 1, machine(), _to_bytes(answer))])
+
+        if items:
+            call_each(partial(_estimate, given), items, receive, workers.pool, workers.threads, tick)
+    return Estimates(tuple(names), tuple(found[t] for t in range(len(own))), time.perf_counter() - begin)
+
+
+def _is_list(models: Any) -> bool:
+    return isinstance(models, list | tuple)
+
+
+def _estimate(given: Mapping[str, Any], item: tuple[MRF, int, Any], heed: Tick) -> Estimate:
+    model, seed, name = item
+    try:
+        return estimate(model, **{**given, "seed": seed}, threads=1, progress=heed)
+    except InterruptedError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"models[{name!r}]: {error}") from None
+
+
+def _to_bytes(answer: Estimate) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        answer.save(Path(folder) / "estimate.npz")
+        return (Path(folder) / "estimate.npz").read_bytes()
+
+
+def _stored(store: Checkpoint) -> Iterator[tuple[int, Estimate]]:
+    """Give the estimates that a checkpoint has, by their numbers."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "estimate.npz"
+        for _, piece in store.read(_RUN):
+            place.write_bytes(piece.data)
+            try:
+                yield piece.first, load_estimate(place)
+            except ValueError as error:
+                raise store.damage(error) from None

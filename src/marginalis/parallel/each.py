@@ -1,0 +1,62 @@
+"""One call for each of many items, on threads or on a pool."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .ledger import Ledger
+from .pools import Pool
+from .share import share_out
+from .tasks import Reply
+from .threads import Tick, run_jobs
+
+_SECONDS = 5.0  # guess of what a call takes
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Calls of a function as a job; their items come with the tasks."""
+
+    function: Callable[[Any, Tick], Any]
+
+    def run(self, part: range, extra: Sequence[Any], threads: int) -> list[Any]:
+        """Call the function with some items."""
+        return [self.function(item, lambda fraction: None) for item in extra]
+
+
+def call_each(
+    function: Callable[[Any, Tick], Any],
+    items: Sequence[Any],
+    receive: Callable[[int, Any], None],
+    pool: Pool | None,
+    threads: int,
+    tick: Tick,
+) -> None:
+    """Have ``function(item, heed)`` called for every item; ``receive(number, result)`` gets what comes back, at once.
+
+    A function that takes long calls `heed` with its progress, which raises an error when the others have stopped. For a
+    pool it must be one that can be pickled, as those of a module can.
+    """
+    if pool is not None:
+
+        def receive_some(part: range, reply: Reply) -> None:
+            for number, result in zip(part, reply.result, strict=True):
+                receive(number, result)
+
+        ledger = Ledger(len(items), _SECONDS)
+        share_out(pool, Calls(function), ledger, receive_some, tick, lambda part: items[part.start : part.stop])
+        return
+    stop = threading.Event()
+
+    def heed(fraction: float) -> None:
+        if stop.is_set():
+            raise InterruptedError("another piece of work failed, or the caller was interrupted")
+
+    def work(number: int) -> Iterator[float]:
+        receive(number, function(items[number], heed))
+        yield 1.0
+
+    run_jobs(work, range(len(items)), max(1, len(items)), threads, tick, stop)
