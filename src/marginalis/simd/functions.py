@@ -15,6 +15,7 @@ from numba.extending import intrinsic
 from .vector import LANES, Vector, broadcast, call, constant, float_format
 
 _I32 = ir.IntType(32)
+llvm.initialize_native_asmparser()
 _features = llvm.get_host_cpu_features()
 # Of the processor that Numba compiles for, which need not be all that this one has.
 HAS_AVX512 = (
@@ -97,9 +98,23 @@ def log(typingctx: Any, x: Any) -> Any:
     return x(x), emit
 
 
+def _low_halves(builder: Any, words: Any) -> Any:
+    """Truncate to 32 bits; with AVX-512 by one shuffle of two registers, of which LLVM would make up to five steps."""
+    halves = ir.VectorType(_I32, LANES)
+    if not HAS_AVX512:
+        return builder.trunc(words, halves)
+    ends = []
+    for start in (0, LANES // 2):
+        places = ir.Constant(ir.VectorType(_I32, LANES // 2), list(range(start, start + LANES // 2)))
+        ends.append(builder.bitcast(builder.shuffle_vector(words, words, places), halves))
+    even = ir.Constant(halves, list(range(0, 2 * LANES, 2)))
+    shuffle = ir.FunctionType(halves, [halves] * 3)
+    return builder.asm(shuffle, "vpermt2d $3, $2, $0", "=v,0,v,v", (ends[0], even, ends[1]), False)
+
+
 def uniform_of(builder: Any, word: Any, vector: Any) -> Any:
     """(w + ½)/2^32, where w is the low 32 bits of the word."""
-    w = builder.uitofp(builder.trunc(word, ir.VectorType(_I32, LANES)), vector)
+    w = builder.uitofp(_low_halves(builder, word), vector)
     return call(builder, "fma", w, constant(vector, 2.0**-32), constant(vector, 2.0**-33))
 
 

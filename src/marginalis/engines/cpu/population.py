@@ -185,5 +185,7 @@ class Population:
 def chains_together(prepared: Prepared) -> int:
     """Return how many chains to advance together at most."""
     units = len(prepared.model.slope_v) + len(prepared.model.slope_h)
-    size = LANES * np.dtype(prepared.dtype).itemsize // (SPINS if prepared.looked_up else 1)
+    size = LANES * np.dtype(prepared.dtype).itemsize
+    if prepared.looked_up:  # four spins take the place of one, and tables made for many chains want many
+        size //= 4 * SPINS
     return LANES * max(1, _JOB_BYTES // (units * size))
