@@ -12,20 +12,8 @@ from __future__ import annotations
 
 import argparse
 
-import numpy as np
-
 import marginalis as mg
-
-
-def switching(visible: int, features: int, strength: float, seed: int) -> mg.MRF:
-    """RBM of spins against 0/1 features that switch on at the end."""
-    rng = np.random.default_rng(seed)
-    patterns = np.sign(rng.normal(size=(features, visible)))
-    w = strength * patterns.T * rng.uniform(0.8, 1.2, size=(visible, features))
-    b = 0.1 * rng.normal(size=visible)
-    c = -(np.log(np.cosh(b[:, None] + w)) - np.log(np.cosh(b))[:, None]).sum(axis=0)
-    return mg.rbm(w, b, c, units=("spin", "binary"))
-
+from marginalis.experiments.families import switching
 
 CASES = [(64, 1, 1.0), (64, 1, 2.0), (64, 2, 1.5), (100, 3, 1.0), (40, 4, 2.0), (200, 2, 1.0)]
 
@@ -36,7 +24,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--model", default=None, help="a model file in the place of those made here")
     options = parser.parse_args()
-    models = {f"{n}x{m}, strength {s:g}": switching(n, m, s, 1) for n, m, s in CASES}
+    models = {f"{n}x{m}, strength {s:g}": switching(s, 1, n, m) for n, m, s in CASES}
     if options.model:
         models = {options.model: mg.load(options.model)}
     calls = {"default": {}, "tolerance=0.1": {"tolerance": 0.1}, "steps=1000": {"steps": 1000}}

@@ -86,10 +86,15 @@ def calibrate(
         _print_json(result.cells)
         return
     _print_table(calibration.side_by_side(result.intervals), "Coverage by standard deviation of the log-weights")
-    _print_table(result.alarms, "Warnings by number of chains")
-    _print_table(result.families, "Warnings by family and number of chains")
-    if result.calls:
-        _print_table(result.calls, "Whole calls")
+    tables = (
+        (result.alarms, "Warnings by number of chains"),
+        (result.families, "Warnings by family and number of chains"),
+        (result.calls, "Whole calls"),
+    )
+    for rows, title in tables:
+        short = [{k: round(x, 3) if isinstance(x, float) else x for k, x in row.items()} for row in rows]
+        if short:
+            _print_table(short, title)
     say(f"every cell: {out / 'calibration.csv'}", err=True)
 
 
