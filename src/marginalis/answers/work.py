@@ -45,6 +45,8 @@ _WHOLE = 32  # chains are counted in these: blocks of the engines, whole populat
 _LEAST_CHAINS = 256  # fewer would save little time and cost the interval its credit
 _RESAMPLED_FROM = 512  # steps that leave the weights uneven: the chains go in populations,
 _POPULATION = 32  # so many in each,
+_LARGER_FROM = 2048  # steps that leave even those uneven:
+_LARGER = 4  # times as many in each
 _EVEN_POPULATIONS = 0.5  # until their relative variance is as low as this
 _PILOT_POPULATIONS = 8
 _LEAST_POPULATIONS = 32
@@ -97,6 +99,11 @@ class Work:
         """Let the chains go in populations from now on."""
         self.plan, self.size, self.seen = replace(self.plan, resample=share), _POPULATION, {}
 
+    @property
+    def whole(self) -> int:
+        """What chains are counted in."""
+        return max(_WHOLE, self.size)
+
     def left(self) -> float:
         return self.deadline - time.perf_counter()
 
@@ -114,7 +121,8 @@ class Work:
             ratio = self.half_width(result) / self.goal
             doubtful = bool(confidence.warnings_of(result.log_weights))  # what more steps may mend
             last = self.fixed or self.left() <= 0.0 or attempt == _ATTEMPTS - 1
-            if last or result.rounding >= self.goal or not (doubtful or ratio > _FAR_OFF):
+            far_off = _FAR_OFF if self.size == 1 else 2.0 * _FAR_OFF  # a few populations foretell it roughly
+            if last or result.rounding >= self.goal or not (doubtful or ratio > far_off):
                 break
             # this run has shown what no pilot had: it becomes one
             self.seen[self.plan.steps] = _unevenness(result)
@@ -127,7 +135,7 @@ class Work:
                     self.explore(self.plan.steps * _STEPS_RATIO)
         while ratio > 1.0 > result.rounding / self.goal and self.left() > 0.0 and result.chains < _MOST_CHAINS:
             more = max(result.chains // 10, math.ceil(result.chains * (1.1 * min(ratio, 4.0) ** 2 - 1.0)))
-            result = result + self.sample(_WHOLE * math.ceil(more / _WHOLE), tick)
+            result = result + self.sample(self.whole * math.ceil(more / self.whole), tick)
             ratio = self.half_width(result) / self.goal
         return result
 
@@ -187,6 +195,10 @@ class Work:
                 logger.info("many steps leave the weights uneven: populations of %d chains", _POPULATION)
                 self.resample(0.5)
                 continue
+            if self.size == _POPULATION and unevenness > _EVEN_POPULATIONS and steps >= _LARGER_FROM:
+                logger.info("and these, too: populations of %d", _LARGER * _POPULATION)
+                self.size, self.seen = _LARGER * _POPULATION, {}
+                continue
             even = unevenness <= (_EVEN_ENOUGH if self.size == 1 else _EVEN_POPULATIONS)
             if self.plan.mixture is not None and len(self.seen) == 1:  # r hardly falls there: two tell how much
                 even = False
@@ -229,7 +241,7 @@ class Work:
 
         def chains(steps: int) -> int:
             needed = self.size * min(unevenness(steps) * chains_per_variance(self.goal), 2.0 * _MOST_CHAINS)
-            return max(least, _WHOLE * math.ceil(needed / _WHOLE))
+            return max(least, self.whole * math.ceil(needed / self.whole))
 
         least = _LEAST_CHAINS if self.size == 1 else _LEAST_POPULATIONS * self.size
         if not self.fixed:
@@ -252,7 +264,7 @@ class Work:
         """Run fresh chains of the plan, if it may take long a few of them first; fewer, if time runs out."""
         chains = min(chains, _MOST_CHAINS)
         done, result = 0, None
-        batch = chains if chains * self.plan.steps < _SHORT * self.rate else min(chains, _LEAST_CHAINS)
+        batch = chains if chains * self.plan.steps < _SHORT * self.rate else min(chains, max(_LEAST_CHAINS, self.size))
         while result is None or (done < chains and self.left() > 0.0):
             part = replace(self.part(batch), first_chain=self.used)
             share = batch / chains
@@ -271,7 +283,7 @@ class Work:
             batch = chains - done
             if self.deadline < math.inf:
                 affordable = self.rate * min(_BATCH_SECONDS, max(self.left(), 0.0)) / self.plan.steps
-                batch = min(batch, _WHOLE * max(1, int(affordable / _WHOLE)))
+                batch = min(batch, self.whole * max(1, int(affordable / self.whole)))
         return result
 
 
