@@ -13,19 +13,14 @@ import argparse
 import json
 from pathlib import Path
 
-from bench import CORES, SMALL, Bench, Limit, Ours, busy, machine
-from others import Timing, Unavailable, Worker
+from bench import CORES, SMALL, Bench, Limit, Ours, against_limit, busy, machine
+from others import Unavailable, Worker, cpu_time
 from rich.console import Console
 from rich.table import Table
 
 SIZES = (SMALL, (64, 64), (128, 128), (256, 256), (784, 500), (1000, 1000), (2000, 2000), (4000, 4000))
 WORK = 2e10  # multiply-adds of one run on one thread, about
 CHAINS = 512  # per thread: a whole number of blocks in every job
-
-
-def cpu_time(timing: Timing) -> Timing:
-    """Return the time that the process itself had."""
-    return timing._replace(seconds=timing.seconds * timing.cores, cores=1.0)
 
 
 def point(bench: Bench, size: tuple[int, int], threads: int) -> dict:
@@ -71,7 +66,7 @@ def measure(path: Path, repeats: int) -> None:
         found["scaling"] += scaling(bench, size, steps)
     try:
         limit, ours = Limit(8192, 500), Ours(SMALL, 8192, 500)
-        times = bench.best(lambda: min(ours() for _ in range(3)), limit)
+        times = against_limit(bench, ours, limit)
         found["limit"] = times[0].seconds / times[1].seconds
     except Unavailable as why:
         found["limit"] = None
@@ -117,7 +112,7 @@ def draw(figure: Path, files: list[Path]) -> None:
             ):
                 ns = [1e3 * threads * p[key] / w for p, w in zip(points, weights, strict=True)]
                 axis.plot(weights, ns, style, marker="o", color=colour, label=f"{name}, {on}")
-        axis.set(xscale="log", yscale="log", xlabel="weights", title=found["machine"].split(";")[0].split("(load")[0])
+        axis.set(xscale="log", xlabel="weights", ylim=(0, None), title=found["machine"].split(" (load")[0])
         axis.grid(alpha=0.3, which="both")
     axes[0][0].set_ylabel("ps per chain·step and weight, × threads")
     axes[0][-1].legend(fontsize=7)

@@ -33,6 +33,11 @@ class Timing(NamedTuple):
     foreign: float = 0.0
 
 
+def cpu_time(timing: Timing) -> Timing:
+    """Return the time that the process itself had, of work on one thread."""
+    return timing._replace(seconds=timing.seconds * timing.cores, cores=1.0)
+
+
 def timed(run: Callable[[], Any]) -> tuple[Timing, Any]:
     """Run once; return how long it took and what it returned."""
     wall, cpu = time.perf_counter(), time.process_time()

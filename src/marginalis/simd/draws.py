@@ -18,7 +18,7 @@ FLUSH = 16  # tiles per logarithm: a product of 64 factors in [1, 2] stays in fl
 _M0, _M1 = (np.uint64(m) for m in MULTIPLIERS)
 _W0, _W1 = (np.uint64(w) for w in KEY_STEPS)
 LOW, WORD = np.uint64(MASK), np.uint64(32)
-_2_LOG2_E = 2.0 / math.log(2.0)
+TWICE_LOG2_E = 2.0 / math.log(2.0)
 
 
 @njit(**INLINE)
@@ -51,4 +51,4 @@ def philox(chain, step, group, side, k0, k1):
 @njit(**INLINE)
 def boltzmann(a):
     """e = exp(−2|a|)."""
-    return exp2_nonpositive(minus_absolute(a) * _2_LOG2_E)
+    return exp2_nonpositive(minus_absolute(a) * TWICE_LOG2_E)

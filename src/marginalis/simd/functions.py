@@ -41,12 +41,26 @@ def _exp2_coefficients(degree: int, low: float) -> Any:
 
 
 _DEGREE = {32: 5, 64: 11}
+SMALL = 0.5
 
 
 @intrinsic
 def exp2_nonpositive(typingctx: Any, x: Any) -> Any:
     """2^x for x ≤ 0; what would be subnormal comes out as the smallest normal number."""
     return x(x), lambda context, builder, sig, args: _exp2_nonpositive(builder, args[0])
+
+
+@intrinsic
+def times_exp2(typingctx: Any, e: Any, x: Any) -> Any:
+    """e·2^x in single precision for 0 ≤ x ≤ SMALL, as e + e·x·q(x): the smaller x, the smaller the error."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        e, x = args
+        fit = np.polynomial.Chebyshev.interpolate(lambda y: np.expm1(y * math.log(2.0)) / y, 4, domain=[0.0, SMALL])
+        q = polynomial(builder, x, fit.convert(kind=np.polynomial.Polynomial).coef)
+        return call(builder, "fma", e, builder.fmul(x, q), e)
+
+    return e(e, x), emit
 
 
 def _exp2_nonpositive(builder: Any, x: Any) -> Any:

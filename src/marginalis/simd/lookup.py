@@ -14,7 +14,6 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .functions import uniform_of
 from .vector import ALIGNMENT, LANES, Vector, broadcast, call, float_format
 
 SPINS = 4  # in a table of LANES entries
@@ -105,12 +104,11 @@ def as_numbers(typingctx: Any, sums: Any, like: Any) -> Any:
 
 
 @intrinsic
-def draw_bit(typingctx: Any, bits: Any, a: Any, e: Any, word: Any) -> Any:
+def draw_bit(typingctx: Any, bits: Any, a: Any, e: Any, u: Any) -> Any:
     """Append a spin to the bits: sign(a) with probability 1/(1+e), as `draw_spin` has it; 1 is down."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        bits, a, e, word = args
-        u = uniform_of(builder, word, a.type)
+        bits, a, e, u = args
         integers, _, _ = float_format(a.type)
         against = builder.fsub(call(builder, "fma", u, e, u), e)  # negative if so
         down = builder.xor(builder.bitcast(against, integers), builder.bitcast(a, integers))
@@ -119,4 +117,4 @@ def draw_bit(typingctx: Any, bits: Any, a: Any, e: Any, word: Any) -> Any:
         )
         return builder.call(shift, (bits, down, ir.Constant(_WORDS, [1] * LANES)))
 
-    return bits(bits, a, e, word), emit
+    return bits(bits, a, e, u), emit

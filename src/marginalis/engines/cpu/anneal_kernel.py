@@ -38,7 +38,7 @@ def rise_of(base, now, before, slope, per_step):
 
 
 @njit(**INLINE)
-def _words(joint, chain, step, tile, k0, k1):
+def words_of(joint, chain, step, tile, k0, k1):
     """Random bits for the h of the joint state, drawn at the end of the step before."""
     if joint is None:
         z = splat(uint64(0))
@@ -92,7 +92,7 @@ def _anneal(
                 weight, linear, drawn = weight + rise_v, zero, zero
                 for tile in range(h.shape[1] // TILE):
                     slopes = fields(up, v, at_v, tile, four(slope_h, tile))
-                    earlier = _words(joint, chain, uint64(k - 1), uint64(tile), k0, k1)
+                    earlier = words_of(joint, chain, uint64(k - 1), uint64(tile), k0, k1)
                     words = philox(chain, uint64(k), uint64(tile), side_h, k0, k1)
                     for m in range(TILE):
                         unit = TILE * tile + m

@@ -1,27 +1,28 @@
 """The fastest kernel: fields of spins are looked up, not multiplied (`simd.lookup`).
 
 A chain's spins are bits. Four of them are the index of one of sixteen partial sums, so that a permute and an addition
-do for sixteen chains what takes four multiply-adds in `anneal_kernel`. Fields are taken sixteen units (a panel) at a
+do for sixteen chains what takes four multiply-adds in `anneal_kernel`. Fields are taken 64 units (a panel) at a
 time, for many blocks of chains one after the other: the tables of the panel stay in the cache meanwhile. Small models
 have all their tables made once per call; of large ones those of a slice of the inputs are made when they are needed,
 which costs little beside their use. The sums are of integers, hence the same whatever is sliced or taken together.
 
-What follows the fields is as in `anneal_kernel`, except that a draw yields a bit; four of them are the next index.
+What follows the fields is as in `anneal_kernel`, except that a draw yields a bit, four of which are the next index,
+and that exp(−2|a|) under the β before is found from that under β where the step is small.
 """
 
 from __future__ import annotations
 
 from numba import njit, uint32, uint64
 
-from ...random import JOINT
 from ...simd.cache import kernel
-from ...simd.draws import INLINE, LOW, TILE, WORD, boltzmann, philox
-from ...simd.functions import draw_spin, log
+from ...simd.draws import INLINE, LOW, TILE, TWICE_LOG2_E, WORD, boltzmann, philox
+from ...simd.functions import SMALL, draw_spin, exp2_nonpositive, log, times_exp2
 from ...simd.lookup import COLUMNS, SPINS, as_numbers, draw_bit, lookups, table_of
-from ...simd.vector import LANES, fma, lane_numbers, load, scalar, splat, store, widen
-from .anneal_kernel import rise_of, under
+from ...simd.numbers import uniform
+from ...simd.vector import LANES, absolute, fma, lane_numbers, load, minus_absolute, scalar, splat, store, widen
+from .anneal_kernel import rise_of, under, words_of
 
-PANEL = 4  # tiles of units
+PANEL = 16  # tiles of units, whose factors (1 + e) one logarithm takes
 SLICE = 32  # tables of a sum that are made at a time
 ABREAST = 4  # blocks of chains that look up side by side
 TABLE = COLUMNS * LANES  # numbers in the tables of four spins, for a tile of units
@@ -83,6 +84,32 @@ def _sum_panel(coupling, panel, ready, tables, x, first, last, sums):
             break
 
 
+@njit(**INLINE)
+def _factor(base, beta, slope, unit):
+    """Return the field of a unit under β (or one of the same sign), and exp(−2|field|)."""
+    if base is None:
+        return slope, exp2_nonpositive(minus_absolute(slope) * (beta * TWICE_LOG2_E))
+    a = under(base, beta, slope, unit)
+    return a, boltzmann(a)
+
+
+@njit(**INLINE)
+def _factor_before(base, near, beta_before, difference, slope, unit, e):
+    """Return exp(−2|field|) under the β before, from that under β where the step is small."""
+    if base is None and near:
+        return times_exp2(e, absolute(slope) * (difference * TWICE_LOG2_E))
+    return _factor(base, beta_before, slope, unit)[1]
+
+
+@njit(**INLINE)
+def _reach(slope, scale):
+    """Return a bound of the slopes of all fields."""
+    reach = 0.0
+    for unit in range(len(slope)):
+        reach = max(reach, abs(slope[unit]) + 2.0**30 * scale[unit])
+    return reach
+
+
 @njit(nogil=True, error_model="numpy")
 def _anneal(
     up, down, slope_v, slope_h, base_v, base_h, betas, differences, seed, sides,
@@ -96,6 +123,7 @@ def _anneal(
     per_sums = sums.shape[1] * LANES
     tiles_v, tiles_h = v.shape[1], h.shape[1]
     of_up, of_down = up[2][-1], down[2][-1]
+    reach = _reach(slope_h, up[3])
     ready_up = ready_down = -1
     if len(tables) >= (of_up + of_down) * TABLE:
         ready_up, ready_down = 0, of_up * TABLE
@@ -111,11 +139,12 @@ def _anneal(
                     bits = splat(uint32(0))
                     for m in range(TILE):
                         a = under(base_v, betas[0], zero, TILE * tile + m)
-                        bits = draw_bit(bits, a, boltzmann(a), words[m])
+                        bits = draw_bit(bits, a, boltzmann(a), uniform(words[m], zero))
                     store(v, (block * tiles_v + tile) * LANES, bits)
         for k in range(from_step + 1, to_step + 1):
             beta, beta_before, difference = betas[k], betas[k - 1], differences[k - 1]
             per_step = 1.0 / difference
+            near = 0.0 <= difference * reach * TWICE_LOG2_E <= SMALL
             for panel in range(len(up[1])):
                 _sum_panel(up, panel, ready_up, tables, v, first, last, sums)
                 for block in range(first, last):
@@ -125,22 +154,21 @@ def _anneal(
                     linear, top, bottom, drawn = zero, one, one, zero
                     for tile in range(PANEL * panel, min(PANEL * (panel + 1), tiles_h)):
                         words = philox(chain, uint64(k), uint64(tile), side_h, k0, k1)
-                        earlier = words
-                        if joint is not None:
-                            earlier = philox(chain, uint64(k - 1), uint64(tile), uint64(JOINT), k0, k1)
+                        earlier = words_of(joint, chain, uint64(k - 1), uint64(tile), k0, k1)
                         bits = splat(uint32(0))
                         for m in range(TILE):
                             unit = TILE * tile + m
-                            total = as_numbers(load(sums, at_sums + (unit - TILE * PANEL * panel) * LANES), zero)
-                            slope = fma(total, up[3][unit], splat(slope_h[unit]))
-                            now, before = under(base_h, beta, slope, unit), under(base_h, beta_before, slope, unit)
-                            e, e_before = boltzmann(now), boltzmann(before)
+                            here = at_sums + (unit - TILE * PANEL * panel) * LANES
+                            slope = fma(as_numbers(load(sums, here), zero), up[3][unit], splat(slope_h[unit]))
+                            now, e = _factor(base_h, beta, slope, unit)
+                            e_before = _factor_before(base_h, near, beta_before, difference, slope, unit, e)
+                            before = under(base_h, beta_before, slope, unit)
                             # mAIS: ln 2cosh a_k − ln 2cosh a_{k−1}
                             linear = linear + rise_of(base_h, now, before, slope, per_step)
                             top, bottom = fma(top, e, top), fma(bottom, e_before, bottom)
                             if joint is not None:  # AIS: h·slope, with h from P_{k−1}(h|v)
                                 drawn = fma(draw_spin(before, e_before, earlier[m]), slope, drawn)
-                            bits = draw_bit(bits, now, e, words[m])
+                            bits = draw_bit(bits, now, e, uniform(words[m], zero))
                         store(h, (block * tiles_h + tile) * LANES, bits)
                     weight = weight + widen(linear) * difference + widen(log(top / bottom))
                     on_joint = widen(drawn)
@@ -163,10 +191,10 @@ def _anneal(
                             bits = splat(uint32(0))
                             for m in range(TILE):
                                 unit = TILE * tile + m
-                                total = as_numbers(load(sums, at_sums + (unit - TILE * PANEL * panel) * LANES), zero)
-                                slope = fma(total, down[3][unit], splat(slope_v[unit]))
-                                a = under(base_v, beta, slope, unit)
-                                bits = draw_bit(bits, a, boltzmann(a), words[m])
+                                here = at_sums + (unit - TILE * PANEL * panel) * LANES
+                                slope = fma(as_numbers(load(sums, here), zero), down[3][unit], splat(slope_v[unit]))
+                                a, e = _factor(base_v, beta, slope, unit)
+                                bits = draw_bit(bits, a, e, uniform(words[m], zero))
                             store(v, (block * tiles_v + tile) * LANES, bits)
 
 
