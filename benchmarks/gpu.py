@@ -77,7 +77,7 @@ class Bench:
         except ImportError:
             return None
         where = torch.device("cuda", self.device.number)
-        weights = torch.as_tensor(rbm(n, m).natural.weights, dtype=torch.float32, device=where)
+        weights = torch.as_tensor(rbm(n, m).natural.weights.copy(), dtype=torch.float32, device=where)
         torch.backends.cuda.matmul.allow_tf32 = False
 
         def run() -> None:

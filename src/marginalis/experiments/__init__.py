@@ -27,6 +27,7 @@ from .table1 import EXPERIMENT as TABLE1
 
 EXPERIMENTS = {e.name: e for e in (TABLE1, APE_TEMPERATURE, SIZE_RATIO, CONVERGENCE)}
 STORE = "results.sqlite"
+_PROCESSES = 6  # that feed a GPU: with more, and with fewer, it took longer
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def reproduce(
     `experiments` is the number of RBM instances and `chains` is N, by default the paper's. Every result goes to an
     SQLite file in `out` as it is found; with `resume` a stopped run continues there and ends with the same
     numbers as one that was never stopped. `engine` and `pool` are those of `estimate`, a piece of work being a task; a
-    GPU is fed by as many processes as there are threads.
+    GPU is fed by a few processes.
     """
     one_of(engine, ENGINES, "engine")
     if engine == "cuda":
@@ -82,7 +83,8 @@ def reproduce(
     try:
         store.begin({e.name: settings for e, _, _, settings in plans}, resume)
         if pool is None and engine == "cuda" and threads > 1:
-            pool = threads  # what a GPU does of a piece takes less time than Python: it wants many processes
+            # what a GPU does of a piece takes less time than Python; but processes that share it take turns
+            pool = min(threads, _PROCESSES)
         work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None}
         results = [_run(store, folder, e, count, n, settings, seed, engine, work) for e, count, n, settings in plans]
         if export:

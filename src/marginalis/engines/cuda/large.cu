@@ -3,13 +3,13 @@
 // Spins are bits, [chain][word]; the weights into a unit are whole numbers of 24 bits times a power of 2 of its own, cut
 // into three signed bytes, so that tensor cores add them up without rounding: the fields do not depend on how the work
 // is cut up. What a chain's weight gains goes in whole numbers as well, four units at a time, which share a call of
-// Philox. A block takes ROWS chains and 64 units, a warp 32 of each; SUMMED is the half step that sums a side out.
+// Philox. A block takes ROWS chains and 64 units, a warp 16 or 32 chains (HALVES) and 32 units; SUMMED is the half step that sums a side out.
 //
 // Bit b of an input word is the input with number 8j + q + 4r of its 32, in byte j of register r of the threads with
 // lane % 4 = q: so shifting the word makes the operand. Likewise units are dealt to columns so that a thread gets four
 // neighbours. `large.py` packs the weights accordingly.
 
-#define THREADS (2 * ROWS)
+#define THREADS (4 * ROWS / HALVES)
 #define DEPTH 2 // groups of 32 inputs that are fetched together; bands are whole numbers of them
 #define STAGES 4 // such fetches under way
 #define PIECE (2 * 6 * 32) // for 32 inputs: two warps, six times two products, 32 lanes
@@ -88,8 +88,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) half_step(
         bits[row * stride + word] = row0 + row < chains ? in[(long)(row0 + row) * in_words + word] : 0u;
     }
 
-    int sums[2][4][3][4] = {};
-    const int my_row = warp / 2 * 32 + g, mine = warp % 2 * 6 * 32; // rows and operands of this warp
+    int sums[HALVES][4][3][4] = {};
+    const int my_row = warp / 2 * 16 * HALVES + g, mine = warp % 2 * 6 * 32; // rows and operands of this warp
     int stage = 0;
     for (int at = from; at < to; at += DEPTH) {
         WAIT_FETCHES(STAGES - 2);
@@ -97,9 +97,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) half_step(
         { FETCH_STAGE((stage + STAGES - 1) % STAGES); }
 #pragma unroll
         for (int d = 0; d < DEPTH; ++d) {
-            u32 a[2][4];
+            u32 a[HALVES][4];
 #pragma unroll
-            for (int half = 0; half < 2; ++half) {
+            for (int half = 0; half < HALVES; ++half) {
                 u32 upper = bits[(my_row + 16 * half) * stride + at + d] >> q;
                 u32 lower = bits[(my_row + 16 * half + 8) * stride + at + d] >> q;
                 a[half][0] = upper & 0x01010101u, a[half][1] = lower & 0x01010101u;
@@ -110,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) half_step(
             for (int p = 0; p < 6; ++p) {
                 Operands2 b = piece[p * 32];
 #pragma unroll
-                for (int half = 0; half < 2; ++half) {
+                for (int half = 0; half < HALVES; ++half) {
                     multiply(sums[half][2 * p / 3][2 * p % 3], a[half], b.of[0], b.of[1]);
                     multiply(sums[half][(2 * p + 1) / 3][(2 * p + 1) % 3], a[half], b.of[2], b.of[3]);
                 }
@@ -126,8 +126,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) half_step(
     const real per_step = (real)(1.0 / differences[k - 1]);
 #endif
 #endif
-    u32 drawn[4] = {}; // of the four rows of this thread
-    int gain[4] = {}, with_h[4] = {};
+    u32 drawn[2 * HALVES] = {}; // of the rows of this thread
+    int gain[2 * HALVES] = {}, with_h[2 * HALVES] = {};
 #pragma unroll
     for (int pair = 0; pair < 2; ++pair) {
         const int at = 64 * tile + 32 * (warp % 2) + 16 * pair + 4 * q;
@@ -139,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) half_step(
             highs[m] = high[at + m], lows[m] = low[at + m];
         }
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < 2 * HALVES; ++i) {
             const u32 chain = first + row0 + my_row + 8 * i;
             Words words = philox(chain, k, at / 4, side, keys);
 #ifdef JOINT
@@ -187,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) half_step(
         }
     }
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 2 * HALVES; ++i) {
         const int row = row0 + my_row + 8 * i;
 #pragma unroll
         for (int other = 1; other < 4; other *= 2) {

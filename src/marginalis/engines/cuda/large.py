@@ -19,12 +19,12 @@ from .population import OnDevice, Prepared, prepared
 
 SOURCE = Path(__file__).with_name("large.cu")
 _UNITS, _INPUTS = 64, 32  # units of a block; inputs of one product
-_ROWS = {128: 2, 64: 4}  # chains of a block, and such blocks per multiprocessor
+_MANY, _FEW = (128, 2, 2), (64, 1, 2)  # chains of a block and, in sixteens, of a warp; blocks per multiprocessor
 _STAGES = 4 * 2 * 2 * 6 * 32 * 16  # bytes of weights in shared memory
 _MOST_WORDS = 92  # of a chain's spins, to fit beside them
 _MOST_NUMBER = 8_300_000  # what three signed bytes can hold, nearly
 _FULL = 100  # couplings that are zero are as cheap as others, which are this many times cheaper than in lists
-_ANY: dict[str, object] = {"ROWS": 64, "BLOCKS": 1}  # for what has nothing to do with them
+_ANY: dict[str, object] = {"ROWS": 64, "HALVES": 2, "BLOCKS": 1}  # for what has nothing to do with them
 _SPAN = 20  # steps that are launched as one
 _SECONDS = 1.2e-14  # of a chain·step and coupling, about
 
@@ -206,8 +206,10 @@ class Population(OnDevice):
 
         def half(macros: dict[str, object], of: Half, read: Any, drawn: Any, side: np.uint32) -> Any:
             tiles = of.out_words // 2
-            rows = 64 if -(-n // 128) * tiles < 2 * self.device.multiprocessors else 128  # for all to have work
-            kernel = self.device.kernel([SOURCE], {**macros, "ROWS": rows, "BLOCKS": _ROWS[rows]}, "half_step")
+            few = -(-n // _MANY[0]) * tiles < 2 * self.device.multiprocessors  # for all to have work
+            rows, halves, together = _FEW if few else _MANY
+            cut = {"ROWS": rows, "HALVES": halves, "BLOCKS": together}
+            kernel = self.device.kernel([SOURCE], {**macros, **cut}, "half_step")
             shared = _STAGES + 4 * rows * (of.words | 1)
             fixed = (
                 read, np.int32(of.words), drawn, np.int32(of.out_words), np.int32(of.units), *of.weights, *of.columns,
@@ -215,7 +217,7 @@ class Population(OnDevice):
             )  # fmt: skip
             last = laid_out.unit, laid_out.unit_v, *sums
             blocks = -(-n // rows), tiles
-            return lambda clock, ahead: kernel(blocks, 2 * rows, shared, *fixed, clock, ahead, *last)
+            return lambda clock, ahead: kernel(blocks, 4 * rows // halves, shared, *fixed, clock, ahead, *last)
 
         return [
             half({**laid_out.macros, "SUMMED": 1}, laid_out.up, self.v, self.h, sides[1]),

@@ -19,6 +19,7 @@
 #define OWN (GROUP == 32 ? 1 : 4) // units of a tile that a thread draws
 #define TILES (GROUP == 32 ? 1 : 8 / GROUP) // tiles of a round that a thread has
 #define ALL 0xffffffffu
+#define LATE (GROUP == 32) // whether sums over the threads come last: what was faster
 #if GROUP == 32
 #define SYNC_ROOM() SYNC_WARP()
 #else
@@ -350,11 +351,12 @@ extern "C" __global__ void BOUNDS anneal(
             for (int i = 0; i < TILES; ++i)
                 if (SOME(NH, 0, i)) drawn[i] = tile_h(step, up, table_h, base_h, random, i, h);
             share<NH>(h);
-            sums = tiles_h<0, TILES>(step, up, table_h, base_h, random, h, drawn);
+            if (!LATE) sums = tiles_h<0, TILES>(step, up, table_h, base_h, random, h, drawn);
             random.fetch_h(step, k + 1);
         }
         u32 moved[ROUNDS(NV)];
         draw_v(step, Down(h), table_v, base_v, random, moved);
+        if (GROUP > 1 && LATE) sums = tiles_h<0, TILES>(step, up, table_h, base_h, random, h, drawn);
         double rise_v = (double)linear * difference;
         weight += rise_v + (double)sums.linear * difference + (double)logarithm(quotient(sums.top, sums.bottom));
 #ifdef JOINT

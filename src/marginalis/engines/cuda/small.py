@@ -20,8 +20,8 @@ _MOST_UNITS = 96  # of a side: products of as many factors in [1, 2] stay in ran
 _MOST_BYTES = 96 << 10  # of tables, which any GPU has in shared memory
 _FIVE = 5  # spins of a table
 # chains per multiprocessor up to which so many threads advance one
-_FEW = ((8, 90), (4, 120))
-_BLOCKS = {1: 128, 2: 128, 4: 128, 8: 128, 32: 128}  # threads of a block
+_FEW = ((32, 12), (8, 60))
+_BLOCKS = {1: 128, 2: 128, 4: 128, 8: 128, 32: 256}  # threads of a block
 _SECONDS = 1e-13  # of a chain·step and coupling, about
 _SIGNS = 1.0 - 2.0 * (np.arange(32)[:, None] >> np.arange(_FIVE)[::-1] & 1)  # a bit is set where a spin is down
 
