@@ -11,6 +11,7 @@ from conftest import command, log_weights, random_rbm
 from cuda_host import COMPILER, HostDevice
 
 import marginalis as mg
+from marginalis import experiments
 from marginalis.engines import cuda, drive
 from marginalis.engines.cuda import general, large, small
 from marginalis.exact import ways
@@ -237,6 +238,29 @@ def test_one_line_for_what_is_missing(monkeypatch, tmp_path, cupy, number, words
     assert result.returncode == 2
     assert words in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_exact_sums_and_studies_say_it_too(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    for module in (ways, experiments):
+        monkeypatch.setattr(module, "open_device", gpu.open_device.__wrapped__)
+    mg.save(MIXED, tmp_path / "m.npz")
+    for words in (("exact", str(tmp_path / "m.npz")), ("reproduce", "table1", "--out", str(tmp_path / "new"))):
+        result = command(*words, "--engine", "cuda")
+        assert result.returncode == 2
+        assert "needs CuPy" in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.gpu
+def test_the_papers_table_by_processes(tmp_path):
+    options = dict(experiments=2, chains=20, threads=2)
+    fast, slow = (
+        experiments.reproduce("table1", engine=engine, out=tmp_path / engine, **options)[0].rows
+        for engine in ("cuda", "auto")
+    )
+    assert [row["mean"] for row in fast] == pytest.approx([row["mean"] for row in slow], rel=0, abs=1e-3)
 
 
 def test_the_kernels_compile_with_nvrtc():
