@@ -1,6 +1,7 @@
 """What a pool costs: overhead beside threads, bytes and time of a task, workers killed in mid-run, the client's memory.
 
 python benchmarks/cluster.py overhead [--seconds 30] [--processes 2]
+python benchmarks/cluster.py processor [--chains 220000]
 python benchmarks/cluster.py tasks
 python benchmarks/cluster.py kills [--tasks 1000] [--every 10]
 python benchmarks/cluster.py memory
@@ -11,9 +12,13 @@ from __future__ import annotations
 import argparse
 import os
 import pickle
+import resource
 import signal
+import subprocess
+import sys
 import time
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,6 +88,18 @@ def overhead(options: argparse.Namespace) -> None:
     pool.close()
     if client is not None:
         client.close()
+
+
+def processor(options: argparse.Namespace) -> None:
+    """Compare the processor time of whole runs, start and imports included: for machines that others use, too."""
+    found = {}
+    for name, way in (("threads", f"threads={options.processes}"), ("pool", f"pool={options.processes}")):
+        code = f"import cluster; cluster.mg.estimate(cluster.model(), steps=300, chains={options.chains}, {way})"
+        begin = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, check=True)
+        end = resource.getrusage(resource.RUSAGE_CHILDREN)
+        found[name] = end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
+        print(f"{name:10}{found[name]:8.2f} s of the processor {found[name] / found['threads'] - 1:+8.1%}", flush=True)
 
 
 def tasks(options: argparse.Namespace) -> None:
@@ -181,15 +198,16 @@ def _peak(m: mg.MRF, chains: int, most: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["overhead", "tasks", "kills", "memory"])
+    parser.add_argument("what", choices=["overhead", "processor", "tasks", "kills", "memory"])
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--chains", type=int, default=220_000)
     parser.add_argument("--tasks", type=int, default=1000)
     parser.add_argument("--every", type=int, default=10)
     parser.add_argument("--length", type=float, default=1.0, help="seconds of a task that kills are tried on")
     options = parser.parse_args()
-    {"overhead": overhead, "tasks": tasks, "kills": kills, "memory": memory}[options.what](options)
+    globals()[options.what](options)
 
 
 if __name__ == "__main__":
