@@ -61,7 +61,7 @@ class Ledger:
         seconds = self._length or SECONDS + PER_WORKER * workers
         left = self._open * self.pace / max(workers, 1)
         if left < 2.0 * seconds:  # the end is near
-            seconds = min(seconds, max(LEAST, left / 2.0))
+            seconds = min(seconds, max(LEAST, PER_WORKER * workers / 2.0, left / 2.0))
         size = max(1, min(int(seconds / self.pace), self._most))
         taken = np.flatnonzero(self._state[first : first + size] != _OPEN)
         stop = min(first + size, len(self._state)) if not len(taken) else first + int(taken[0])
