@@ -141,5 +141,8 @@ def serve() -> None:
             answer = task[0](*task[1])
         except BaseException as error:
             answer = _Failed(error)
-        pickle.dump(answer, answers, 5)
-        answers.flush()
+        try:
+            pickle.dump(answer, answers, 5)
+            answers.flush()
+        except BrokenPipeError:  # the caller was killed meanwhile
+            os._exit(1)
