@@ -13,6 +13,7 @@ import marginalis as mg
 CLIENT = Path(__file__).parent / "data" / "client" / "client.py"
 
 
+@pytest.mark.docs
 def test_the_client_uses_every_name():
     assert {*re.findall(r"\bmg\.(\w+)", CLIENT.read_text(encoding="utf-8"))} == {*mg.__all__}
 

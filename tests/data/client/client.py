@@ -71,6 +71,8 @@ def answers(model: mg.BipartiteMRF) -> None:
     means: mg.Expectations = mg.expectations(model, lambda rows: rows.mean(axis=1), exact=False)
     drawn: mg.Samples = mg.sample(model, 10)
     print(means.means, drawn.rows, mg.states(model, drawn.rows))
+    many: mg.Estimates = mg.estimate_many({"a": model, "b": model}, steps=10)
+    print(many)
     report: mg.Report = mg.report(model, "report.html", steps=100)
     print(report)
     mg.plots.save(mg.plots.weights(result), "weights.png")
