@@ -171,7 +171,28 @@ def test_without_an_exact_sum_no_mixture_is_fitted_to_its_own_chains(without_exa
         make_plan(rbm_hopfield(10, 20, temperature=1 / 20, seed=1), steps=512), Workers(2), sides=True, worth=1e4
     )
     panel.choose()
-    assert [x.name for x in panel.opinions] == ["uniform", "quenches (mais-v)", "quenches (mais-h)"]
+    names = [x.name for x in panel.opinions]
+    assert [x for x in names if x != "biases"] == ["uniform", "quenches (mais-v)", "quenches (mais-h)"]
+
+
+def test_gaussian_units_start_from_quenches_too():
+    """Spins pull real numbers far from where the plain path starts."""
+    rng = np.random.default_rng(1)
+    w = 1.2 * rng.normal(size=(6, 12))
+    model = mg.rbm(w, np.zeros(6), np.zeros(12), units=("gaussian", "spin"), temperature=0.5)
+    options = dict(method="mais-v", steps=30, chains=1000, seed=2)
+    plain, mixed = (mg.estimate(model, base=base, **options) for base in ("uniform", "quenches"))
+    assert mixed.ess > 20 * plain.ess
+    assert abs(mixed.log_z - mg.exact_log_z(model)) < 4.5 * mixed.stderr
+
+
+def test_the_biases_are_heard_and_not_followed(without_exact_sums):
+    model = random_rbm(np.random.default_rng(1), 6, 7, units="binary")
+    panel = Panel(make_plan(model, seed=1), Workers(2), sides=False)
+    panel.choose()
+    heard = {x.name: x for x in panel.opinions}
+    assert abs(heard["biases"].log_z - mg.exact_log_z(model)) < 4.5 * heard["biases"].error
+    assert not any(x.is_open for x in [heard["biases"]])
 
 
 def test_the_pilots_say_whether_to_resample(without_exact_sums):
@@ -189,7 +210,7 @@ def test_quenches_as_a_base():
     result = mg.estimate(model, base="quenches", steps=50, chains=2000, seed=1)
     assert result.base == "quenches"
     assert abs(result.log_z - exact) < 4.5 * result.stderr
-    gaussian = mg.rbm(0.2 * np.ones((2, 3)), np.zeros(2), np.zeros(3), units="gaussian")
-    assert quenched_mixture(make_plan(gaussian), Workers(1)) is None
+    one = mg.from_edges([(0, 1), (2, 3)])  # summed exactly: nothing is left to sample
+    assert quenched_mixture(make_plan(one), Workers(1)) is None
     with pytest.raises(ValueError, match="base is 'quench'"):
         mg.estimate(model, base="quench")

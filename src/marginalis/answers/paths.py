@@ -25,6 +25,8 @@ from ..engines import drive
 from ..engines.workers import Workers
 from ..exact import soon
 from ..random import OPINION, stream
+from ..sampling.base import make_base
+from ..sampling.components import sum_small_parts, whole_model
 from ..sampling.options import PlanOptions
 from ..sampling.plan import Plan
 from ..sampling.recorder import Recorder, the_states
@@ -70,6 +72,7 @@ class Opinion:
     steps: int = 1
     ends: Array | None = None  # states of the sampled side after the last step,
     log_weights: Array | None = None  # and their weights
+    is_open: bool = True  # for the answer to be taken along this path
 
     def cost(self, steps: int | None) -> float:
         """Cost of a given accuracy along this path, with so many steps or with as many as are best.
@@ -119,7 +122,7 @@ class Panel:
         doubtful = exact is None or self.rows is not None or _lower(plain, exact)
         if doubtful or self.is_worth_looking(plain):
             self.explore(self.methods if doubtful else self.methods[:1])
-        paths = [x for x in self.opinions if x.plan is not None]
+        paths = [x for x in self.opinions if x.plan is not None and x.is_open]
         best = max(self.opinions, key=_surely)
         # a path with uneven weights is low for want of steps; one with even weights has missed what the other has seen
         apart = _APART if best.plan is not None else _APART_EXACTLY
@@ -148,6 +151,8 @@ class Panel:
     def explore(self, methods: list[str]) -> None:
         """Ask along paths that start where quenches end, and again where the chains of those have ended."""
         watched = any(x.plan is None for x in self.opinions)
+        if not watched and not any(x.name == "biases" for x in self.opinions):
+            self.ask_biases()
         for method in methods:
             self.unexplored.remove(method)
             candidate = replace(self.plan, method=method)
@@ -214,6 +219,16 @@ class Panel:
         self.opinions.append(opinion)
         return opinion
 
+    def ask_biases(self) -> None:
+        """Ask along the path from the model without couplings: that it holds variables fast rules it out for more."""
+        model = self.plan.model
+        if any(np.any(bias) for bias in (model.visible_bias, model.hidden_bias)):
+            base = make_base("biases", model)
+            small = self.plan.remainder.model is not model  # what else was summed exactly is so again
+            remainder = sum_small_parts(model, base) if small else whole_model(model, base)
+            self.ask("biases", replace(self.plan, base=base, remainder=remainder, base_name="biases"))
+            self.opinions[-1] = replace(self.opinions[-1], is_open=False)
+
     def ask_exactly(self, plain: Opinion) -> Opinion | None:
         """Sum exactly where that takes no longer than a few chains, or than a part of the estimate."""
         seconds = _EXACT_SHARE * self.operations_ahead(plain) / (_OPERATIONS_PER_SECOND * self.workers.threads)
@@ -229,7 +244,7 @@ class Panel:
         if above is None:
             return None
         self.explore(list(self.unexplored))
-        paths = [x for x in self.opinions if x.plan is not None and not x.plan.same_path(plan)]
+        paths = [x for x in self.opinions if x.plan is not None and x.is_open and not x.plan.same_path(plan)]
         better = max(paths, key=_surely, default=None)
         if better is None or better.plan is None or better.log_z <= result.log_z:
             return None

@@ -9,7 +9,7 @@ import numpy as np
 from ..checks import Array
 from ..engines import drive
 from ..engines.workers import Workers
-from ..models.units import Gaussian, TwoState
+from ..models.units import TwoState
 from ..random import QUENCH, TARGET, VISIBLE, stream, uniforms
 from ..sampling.mixture import Mixture, fit_mixture
 from ..sampling.plan import Plan
@@ -66,8 +66,8 @@ def _random_starts(plan: Plan, seed: int) -> Array:
 
 
 def quenched_mixture(plan: Plan, workers: Workers) -> Mixture | None:
-    """Return a mixture fitted to quenches, or None where there is nothing to sample or no end to the states."""
-    if plan.remainder.model is None or isinstance(plan.oriented()[0].visible_units, Gaussian):
+    """Return a mixture fitted to quenches, or None where there is nothing to sample."""
+    if plan.remainder.model is None:
         return None
     return mixture_of_rows(plan, quench(plan, workers))
 
