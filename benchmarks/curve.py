@@ -112,9 +112,10 @@ def draw(figure: Path, files: list[Path]) -> None:
             ):
                 ns = [1e3 * threads * p[key] / w for p, w in zip(points, weights, strict=True)]
                 axis.plot(weights, ns, style, marker="o", color=colour, label=f"{name}, {on}")
-        axis.set(xscale="log", xlabel="weights", ylim=(0, None), title=found["machine"].split(" (load")[0])
+        axis.set(xscale="log", xlabel="weights", title=found["machine"].split(" (load")[0])
         axis.grid(alpha=0.3, which="both")
     axes[0][0].set_ylabel("ps per chain·step and weight, × threads")
+    axes[0][0].set_ylim(bottom=0)
     axes[0][-1].legend(fontsize=7)
     fig.tight_layout()
     fig.savefig(figure)
