@@ -14,11 +14,11 @@ exact = -mg.exact_log_z(model)
 print(f"An RBM of 20 + 40 spins at T = 0.5. Exact free energy, by summing 2^20 states: F = {exact:.4f}\n")
 
 results = {}
-for method in ("ais", "mais"):
+for method, name in (("ais", "AIS"), ("mais", "mAIS")):
     results[method] = [mg.estimate(model, method=method, steps=k, chains=1000) for k in STEPS]
     last = results[method][-1]
     z = (last.free_energy - exact) / last.stderr
-    print(f"{method}:\n{last}\n({z:+.1f} standard errors from the exact value)\n")
+    print(f"{name}:\n{last}\n({z:+.1f} standard errors from the exact value)\n")
 
 OUT.mkdir(exist_ok=True)
 mg.save(model, OUT / "rbm.npz")

@@ -151,6 +151,21 @@ def test_a_model_of_factors_has_its_exact_value_only(tmp_path):
 
 
 @pytest.mark.usefixtures("plain")
+def test_warnings_stand_where_they_belong(made):
+    """What is doubtful about F comes first; remarks about a part stand there."""
+    b = replace(made[0].bounds, samples="approximate")
+    odd = replace(made[0].thermodynamics, warnings=("hot",))
+    page = Page(page_of(replace(made[0], bounds=b, thermodynamics=odd)).decode())
+    start = b.warnings[0]
+    assert start in page.text["bounds"]
+    assert start not in page.text[""]
+    assert "⚠ hot" in page.text["temperature"]
+    assert "hot" not in page.text[""]
+    doubtful = replace(made[0].estimate, notes=("look out",))
+    assert "⚠ look out" in Page(page_of(replace(made[0], estimate=doubtful)).decode()).text[""]
+
+
+@pytest.mark.usefixtures("plain")
 def test_large_and_gaussian_models_say_what_is_missing(tmp_path):
     big = mg.rbm(np.full((2, 401), 0.01), np.zeros(2), np.zeros(401))
     mg.report(big, tmp_path / "big.html", steps=2, chains=5, engine="numpy")
@@ -158,6 +173,7 @@ def test_large_and_gaussian_models_say_what_is_missing(tmp_path):
     smooth = mg.rbm(np.full((2, 2), 0.1), np.zeros(2), np.zeros(2), units=("gaussian", "spin"))
     result = mg.report(smooth, tmp_path / "smooth.html", **QUICK)
     assert result.thermodynamics is None
+    assert [mg.report(smooth, tmp_path / "x.html", method=m, **QUICK).summed_out for m in ("ais", "mais-h")] == [0, 2]
     assert "no state at infinite temperature" in Page((tmp_path / "smooth.html").read_text()).text["temperature"]
 
 

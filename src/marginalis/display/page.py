@@ -26,7 +26,8 @@ h1 { font-size: 1.45em; line-height: 1.25; margin: 0.3em 0; }
 h2 { font-size: 1.2em; margin: 2.6em 0 0.6em; padding-bottom: 0.25em; border-bottom: 1px solid var(--rule); }
 a { color: var(--link); } small, dt, figcaption, .faint { color: var(--faint); }
 nav { display: flex; flex-wrap: wrap; gap: 0.3em 1.1em; margin: 1.2em 0; font-size: 0.94em; }
-.value { font-size: 1.9em; font-weight: 600; line-height: 1.25; margin: 0.2em 0; font-variant-numeric: tabular-nums; }
+.value { font-size: clamp(1.35em, 6vw, 1.9em); font-weight: 600; line-height: 1.25; margin: 0.2em 0;
+  font-variant-numeric: tabular-nums; }
 .facts { display: flex; flex-wrap: wrap; gap: 0.1em 1.6em; margin: 0.5em 0 0.8em; padding: 0; list-style: none; }
 .warning, .fine { margin: 0.5em 0; padding: 0.45em 0.9em; border-left: 5px solid var(--warn); background: var(--warned);
   border-radius: 0 5px 5px 0; }
@@ -42,6 +43,7 @@ dt { max-width: 12em; } dd { margin: 0; }
 table { border-collapse: collapse; font-size: 0.86em; font-variant-numeric: tabular-nums; margin: 0.8em 0; }
 th, td { padding: 0.2em 0.75em; text-align: right; border-bottom: 1px solid var(--rule); white-space: nowrap; }
 th { background: var(--panel); font-weight: 600; } td.words, th.words { text-align: left; }
+td.words { white-space: normal; }
 td.far { background: var(--bad); } td.near { background: var(--fine); }
 code, pre { font: 0.9em/1.5 ui-monospace, Menlo, Consolas, monospace; }
 pre { background: var(--panel); padding: 0.7em 1em; border-radius: 5px; white-space: pre-wrap; user-select: all; }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -63,9 +63,10 @@ def _answer(report: Report) -> str:
         lines.append(f'<ul class="facts">{"".join(f"<li>{fact}</li>" for fact in facts)}</ul>')
     else:
         lines.append(f'<p class="value">F = {report.free_energy:.10g}</p><p>exact: no estimate was needed</p>')
-    if report.warnings:
-        lines += [f'<p class="warning">⚠ {escape(warning)}</p>' for warning in report.warnings]
-    else:
+    elsewhere = {remark for remarks in report.remarks().values() for remark in remarks}
+    doubts = [warning for warning in report.warnings if warning not in elsewhere]
+    lines += _warnings(doubts)
+    if not doubts:
         lines.append('<p class="fine">No warnings: nothing that was looked at speaks against this value.</p>')
     if report.said():
         what = "Every way that was taken to F, with its 95 % range; the broad bar lies between the bounds."
@@ -94,7 +95,7 @@ def _model(report: Report) -> list[str]:
         "couplings": f"{plain['couplings']}, the largest {plain['largest_coupling']:.4g}",
         "largest field": f"{plain['largest_field']:.4g}",
         "temperature": f"{plain['temperature']:g}",
-        "summed out": f"{model.n_hidden} variables, exactly, at every step",
+        "summed out": f"{report.summed_out} variables, exactly, at every step",
     }
     figures = []
     if plain["couplings"] or plain["largest_field"]:
@@ -129,7 +130,8 @@ def _bounds(report: Report) -> list[str]:
         facts["both (Bennett)"] = f"F = {b.free_energy:.{digits}f} ± {_number(b.stderr, digits)}"
         facts["overlap"] = f"{b.overlap:.1f} effective chains"
     what = "Work of both directions: the histograms cross at F."
-    return [f"<p>{escape(text)}</p>", definitions(facts), _figure(lambda: plots.works(b, exact=_exact_f(report)), what)]
+    figure = _figure(lambda: plots.works(b, exact=_exact_f(report)), what)
+    return [f"<p>{escape(text)}</p>", *_warnings(report.remarks()["bounds"]), definitions(facts), figure]
 
 
 def _weights(report: Report) -> list[str]:
@@ -178,7 +180,8 @@ def _thermodynamics(report: Report) -> list[str]:
         lambda: plots.heat(t, exact=report.exact_curve),
         "ln Z and heat capacity per variable; bars are two standard errors.",
     )
-    return [f"<p>{text}</p>", figure, f"<details><summary>The numbers</summary>{table(rows)}</details>"]
+    remarks = _warnings(report.remarks()["temperature"])
+    return [f"<p>{text}</p>", *remarks, figure, f"<details><summary>The numbers</summary>{table(rows)}</details>"]
 
 
 def _opinion(report: Report) -> list[str]:
@@ -196,7 +199,7 @@ def _opinion(report: Report) -> list[str]:
         "Every Ẑ is unbiased along whatever path, so that one that has missed a part of the model gives a larger F "
         "than one that has not: of two that disagree, believe the lower F."
     ]
-    notes = [f'<p class="warning">⚠ {escape(note)}</p>' for note in e.notes]
+    notes = _warnings(e.notes)
     if not report.was_free:
         paragraphs.append("Steps, schedule or base were given: no other path was asked. Leave them out, and some are.")
     elif not notes:
@@ -259,6 +262,10 @@ def _figure(draw: Callable[[], Any], caption: str) -> str:
     except ValueError as error:  # no matplotlib
         return f"<p>No figure: {escape(str(error))}.</p>"
     return f"<figure>{picture}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def _warnings(warnings: Sequence[str]) -> list[str]:
+    return [f'<p class="warning">⚠ {escape(warning)}</p>' for warning in warnings]
 
 
 def _exact_f(report: Report) -> float | None:

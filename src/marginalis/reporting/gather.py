@@ -47,6 +47,7 @@ class Report(Displayed):
     path: Path
     title: str
     command: str  # that makes it again
+    summed_out: int  # number of variables that are summed out at every step
     was_free: bool  # whether the path was left to the package, which asks several of them then
 
     @property
@@ -62,6 +63,14 @@ class Report(Displayed):
         """What is doubtful about any of it, in words, each said once."""
         parts = (self.estimate, self.bounds, self.thermodynamics, self.likelihood)
         return tuple(dict.fromkeys(w for part in parts if part is not None for w in part.warnings))
+
+    def remarks(self) -> dict[str, tuple[str, ...]]:
+        """Return those warnings that are about a part other than F itself, by the name of the part."""
+        b, t = self.bounds, self.thermodynamics
+        return {
+            "bounds": () if b is None or b.samples != "approximate" else b.warnings[:1],  # of where the chains start
+            "temperature": () if t is None else t.warnings,
+        }
 
     def said(self) -> dict[str, tuple[float, float, float]]:
         """Return F by every way that was taken, with the ends of its range; NaN between bounds."""
@@ -178,6 +187,7 @@ def report(
         path=Path(path),
         title=title or f"a model of {model.n_variables} variables",
         command=command or _call(path, options, chosen),
+        summed_out=0 if estimated is None else _summed_out(model, estimated.method, chosen["summed"]),
         was_free=is_left_to_us(plan_options(chosen)),
     )
     text = page_of(result)
@@ -200,6 +210,13 @@ def _thermal(model: MRF, options: RunOptions, missing: dict[str, str]) -> Thermo
         return None
     betas = [k / _TEMPERATURES / model.temperature for k in range(1, _TEMPERATURES + 1)]
     return thermodynamics(model, betas, **_taken(thermodynamics, options))
+
+
+def _summed_out(model: MRF, method: str, summed: Any) -> int:
+    """Return how many variables a run sums out."""
+    if method == "ais":
+        return 0
+    return len(summed) if summed is not None else model.n_visible if method == "mais-h" else model.n_hidden
 
 
 def _taken(door: Callable[..., Any], options: RunOptions) -> Any:
