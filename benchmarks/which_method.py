@@ -9,7 +9,7 @@ steps of one chain on the plain path (a sweep of all blocks). Everything that mo
 opinions, burn-in; steps from a mixture are dearer by what `Plan.operations` says of them. Two things do not: fitting
 mixtures, and the exact sum that the default call may ask. They are in the CPU seconds of one thread, a column of the
 CSV. Methods that have K to choose are run with 250 and with 1000 steps, and the better one is told; parallel tempering
-finds its ladder by a pilot. Takes about ten minutes of CPU time, most of it for tempering, which is plain NumPy.
+finds its ladder by a pilot. Takes about 15 minutes of CPU time, most of it for tempering, which is plain NumPy.
 
 With `--tolerance` it prints what `mg.estimate(model, tolerance=…)` costs as it is, and where no exact sum is asked.
 """
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import math
 import runpy
 import time
@@ -223,7 +224,8 @@ def main() -> None:
     if options.out and options.out.exists():
         with open(options.out, encoding="utf-8", newline="") as file:
             rows = [
-                {k: x if k in ("model", "method") else float(x) for k, x in row.items()} for row in csv.DictReader(file)
+                {k: x if k in ("model", "method") else json.loads(x) for k, x in row.items()}
+                for row in csv.DictReader(file)
             ]
     for name, make in chosen.items():
         rows = [row for row in rows if row["model"] != name]
