@@ -30,6 +30,7 @@ def answers():
         "LogLikelihood": mg.log_likelihood(MODEL, RNG.choice([-1.0, 1.0], (3000, 4))),
         "LogLikelihoods": mg.log_likelihood(mg.along([MODEL] * 50, **QUICK), RNG.choice([-1.0, 1.0], (30, 4))),
         "Expectations": mg.expectations(MODEL),
+        "Estimates": mg.estimate_many([MODEL] * 40, **QUICK),
         "Samples": mg.sample(MODEL, 3000),
         "Curve": mg.estimate(MODEL, record=True, **QUICK).curve,
         "MRF": mg.rbm(RNG.normal(size=(300, 200)), np.zeros(300), np.zeros(200)),
@@ -39,7 +40,7 @@ def answers():
 
 NAMES = [
     "Estimate", "Bounds", "Difference", "Along", "Thermodynamics", "LogLikelihood", "LogLikelihoods", "Expectations",
-    "Samples", "Curve", "MRF", "FactorModel",
+    "Estimates", "Samples", "Curve", "MRF", "FactorModel",
 ]  # fmt: skip
 
 
@@ -58,7 +59,7 @@ def test_cards_are_small_and_sound(answers, name):
     assert len(html) < 20_000
     body = re.sub(r"<style>.*?</style>", "", html).replace("&nbsp;", " ")
     tree = ElementTree.fromstring(body)
-    assert (tree.find("svg") is not None) == (name not in ("Samples", "FactorModel"))
+    assert (tree.find("svg") is not None) == (name not in ("Estimates", "Samples", "FactorModel"))
     assert "".join(tree.find("div/b").itertext())
 
 

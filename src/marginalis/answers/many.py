@@ -37,6 +37,7 @@ class Estimates(Written, Displayed):
     names: tuple[Any, ...]
     answers: tuple[Estimate, ...]
     seconds: float
+    _is_table = True
 
     def __len__(self) -> int:
         return len(self.answers)
@@ -84,6 +85,9 @@ class Estimates(Written, Displayed):
             for name, answer in zip(self.names, self.answers, strict=True)
         ]
         return {"rows": rows, "seconds": self.seconds}
+
+    def _headline(self) -> str:
+        return f"F of {len(self)} models   {self.seconds:.2f} s"
 
     def __str__(self) -> str:
         lines = [f"{'model':>12} {'F':>26} {'ESS':>10} {'steps':>8} {'chains':>9}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -54,9 +55,8 @@ def takes_flags(leave_out: Sequence[str] = ()) -> Callable[[Callable[..., None]]
 
 def with_values(words: Sequence[str]) -> list[str]:
     """Return the words of a command with an empty value for ``--checkpoint`` where it has none."""
-    following = [*words[1:], "--"]
-    bare = [a == "--checkpoint" and b.startswith("-") for a, b in zip(words, following, strict=True)]
-    return ["--checkpoint=" if is_bare else word for word, is_bare in zip(words, bare, strict=True)]
+    pairs = itertools.pairwise([*words, "--"])
+    return ["--checkpoint=" if a == "--checkpoint" and b.startswith("-") else a for a, b in pairs]
 
 
 def _beside(out: Path | None) -> str:
