@@ -54,7 +54,8 @@ _EVEN = math.log(3.0)  # ln(1 + r) below which a path is sure of itself
 _UNEVEN = 0.2  # of ln(1 + r) as a few chains foretell it, above which populations pay
 _WORTH = 0.5  # of the cost of the plain path, at which another is preferred to it
 _NEARLY_EVEN = 0.25  # ln(1 + r) at the plan's steps up to which the plain path will do,
-_DEAR = 2e9  # or operations
+_DEAR = 2e9  # or operations,
+_CHEAP = 2e8  # and those that no mixture is fitted for again
 _REFITS = 3  # of a mixture to the ends of its own chains, at most,
 _ENOUGH = 4.0  # while so many of them count
 _GAIN = 0.6  # and one makes the weights so much more even
@@ -142,6 +143,12 @@ class Panel:
             return plain.unevenness * plain.steps / self.plan.steps > _NEARLY_EVEN
         return self.operations_ahead(plain) > _DEAR
 
+    def will_do(self, mixed: Opinion) -> bool:
+        """Whether a mixture is so even already that a better one would not pay."""
+        if self.worth is not None and mixed.cost(None) * self.worth < _CHEAP:
+            return True
+        return mixed.unevenness < _NEARLY_EVEN
+
     def operations_ahead(self, plain: Opinion) -> float:
         """Rough cost of the estimate along the plain path."""
         if self.worth is None:
@@ -174,7 +181,7 @@ class Panel:
         for k in range(_REFITS):
             heard = [x for x in self.opinions if x.ends is not None and x.plan and x.plan.method == method]
             sizes = [effective_size(x.log_weights) for x in heard if x.log_weights is not None]
-            if opinion.plan is None or sum(sizes) < _ENOUGH or opinion.unevenness < _NEARLY_EVEN:
+            if opinion.plan is None or sum(sizes) < _ENOUGH or self.will_do(opinion):
                 return
             ends = np.concatenate([x.ends for x in heard if x.ends is not None])
             # every path's weights have the same mean: those of even ones say more of it

@@ -50,6 +50,8 @@ _LARGER = 4  # times as many in each
 _EVEN_POPULATIONS = 0.5  # until their relative variance is as low as this
 _PILOT_POPULATIONS = 8
 _LEAST_POPULATIONS = 32
+_SOME_FIRST = 3  # times fewer of them than foretold
+_PILOTS_PAY = 2  # pilots that the rest must cost for another one
 _MOST_CHAINS = 1 << 25  # a quarter of a GiB of log-weights
 _MARGIN = 0.9  # the half-width aimed at, in tolerances
 _Z95 = 1.96
@@ -116,8 +118,9 @@ class Work:
         self.warm_up()
         self.deadline = time.perf_counter() + self.seconds
         self.explore(self.plan.steps)
+        chains = self.choose()
         for attempt in range(_ATTEMPTS):
-            result = self.sample(self.choose(), tick)
+            result = self.sample(chains, tick)
             ratio = self.half_width(result) / self.goal
             doubtful = bool(confidence.warnings_of(result.log_weights))  # what more steps may mend
             last = self.fixed or self.left() <= 0.0 or attempt == _ATTEMPTS - 1
@@ -125,7 +128,8 @@ class Work:
             if last or result.rounding >= self.goal or not (doubtful or ratio > far_off):
                 break
             # this run has shown what no pilot had: it becomes one
-            self.seen[self.plan.steps] = _unevenness(result)
+            steps = self.plan.steps
+            self.seen[steps] = _unevenness(result)
             if doubtful:
                 self.doubted = self.plan.steps
                 if self.plan.mixture is not None:
@@ -133,6 +137,9 @@ class Work:
                 else:
                     logger.info("these weights are too uneven to be trusted: more steps")
                     self.explore(self.plan.steps * _STEPS_RATIO)
+            chains = self.choose()
+            if not doubtful and self.plan.steps == steps:  # more of the same will do
+                break
         while ratio > 1.0 > result.rounding / self.goal and self.left() > 0.0 and result.chains < _MOST_CHAINS:
             more = max(result.chains // 10, math.ceil(result.chains * (1.1 * min(ratio, 4.0) ** 2 - 1.0)))
             result = result + self.sample(self.whole * math.ceil(more / self.whole), tick)
@@ -202,6 +209,9 @@ class Work:
             even = unevenness <= (_EVEN_ENOUGH if self.size == 1 else _EVEN_POPULATIONS)
             if self.plan.mixture is not None and len(self.seen) == 1:  # r hardly falls there: two tell how much
                 even = False
+            if self.size > 1 and len(self.seen) == 1:  # so here, if a pilot costs little beside what is to come
+                ahead = unevenness * chains_per_variance(self.goal) / _PILOT_POPULATIONS
+                even = even and ahead < _PILOTS_PAY * _STEPS_RATIO
             steps *= _STEPS_RATIO
             if even or self.fixed or steps > _MOST_STEPS or _STEPS_RATIO * seconds > self.left() / 2.0:
                 return
@@ -257,6 +267,8 @@ class Work:
             # of plans that cost about the same, the one with even weights is easier to vouch for
             self.stretch(min(even, key=lambda k: k * chains(k) * (1.0 + 0.1 * unevenness(k))))
         number = min(chains(self.plan.steps), _MOST_CHAINS)
+        if self.size > 1:  # a few populations foretell it roughly: some first, then as many as those ask for
+            number = max(least, self.whole * math.ceil(number / _SOME_FIRST / self.whole))
         logger.info("then: %d steps, %d chains", self.plan.steps, number)
         return number
 
