@@ -131,7 +131,7 @@ class Panel:
         steps = plan.steps if self.worth is None else None
         sure = [x for x in agreeing if x.name == "uniform" or x.unevenness < _EVEN] or agreeing
         chosen = min(sure, key=lambda x: x.cost(steps) * (_WORTH if x.name == "uniform" else 1.0))
-        logger.info("the path from %s looks cheapest", chosen.name)
+        logger.debug("the path from %s looks cheapest", chosen.name)
         assert chosen.plan is not None
         shrinks = 1.0 if chosen.plan.mixture is not None else chosen.steps / plan.steps
         self.is_uneven = chosen.unevenness * shrinks > _UNEVEN
@@ -222,7 +222,7 @@ class Panel:
             opinion = Opinion(name, plan, log_z, error, math.log1p(r), steps, ends, log_weights)
         else:
             opinion = Opinion(name, plan, -math.inf, math.inf, math.inf, steps)
-        logger.info("from %s: ln Z = %.6g ± %.2g", name, opinion.log_z, opinion.error)
+        logger.debug("from %s: ln Z = %.6g ± %.2g", name, opinion.log_z, opinion.error)
         self.opinions.append(opinion)
         return opinion
 
