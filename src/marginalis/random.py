@@ -4,10 +4,23 @@ A uniform has an address (chain, step, side, unit) and a value that depends on i
 alone. So a result does not depend on threads, blocks or the order of work, and two engines can be
 compared draw for draw. The counter is (chain, step, unit // 4, side); the four words it yields serve
 four neighbouring units; the key is the seed.
+
+That is how the 32 bits of a unit are put together by default (``draws="words"``). Two further streams put them
+together for kernels that look at few of them; each has addresses of its own, and all 32 bits are as random:
+
+- ``"halves"``: one call serves the upper 16 bits of eight units: those of unit 8g + 4i + m are half i (0 is the upper
+  one) of word m of (chain, step, g, side + HALVES). Its lower 16 bits, which matter about once in 2^16 draws, lie
+  likewise in the words of (chain, step, g, side + HALVES_REST).
+- ``"planes"``: one word is one bit of 32 neighbouring chains. Bit 31 − p of a unit is bit chain % 32 of word p % 4 of
+  (chain // 32, step, 8·unit + p // 4, side + PLANES), so that plane p = 0 is the highest bit of the uniform.
+
+Chains draw their units by these, from their start on, Metropolis proposals included, and so do pilots and the reverse
+process. What belongs to no unit (resampling, the component of a mixture) and exact samples are always words.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -27,6 +40,10 @@ RESAMPLE = 4  # of a population, whose number is that of its first chain
 MIXTURE = 5  # the component of a mixture that a path starts from
 METROPOLIS = 16  # proposals of the first sweep; the next sweep takes the next number
 
+# Added to the side where units are drawn by halves or planes
+HALVES, HALVES_REST, PLANES = 1 << 28, 1 << 29, 1 << 30
+_TOGETHER = 32  # chains whose bits are one word of planes
+
 # Purposes of other streams than a run's own (see `stream`)
 REVERSE, PILOT, QUENCH, OPINION = 1, 2, 3, 4
 SEQUENCE = 1 << 16  # and the number of a model in a sequence
@@ -44,12 +61,32 @@ def philox(counter: Any, key: tuple[int, int]) -> tuple[NDArray[np.uint64], ...]
     return c0, c1, c2, c3
 
 
-def uniforms(seed: int, chains: NDArray[np.uint64], step: int, side: int, units: int) -> Array:
+def uniforms(seed: int, chains: NDArray[np.uint64], step: int, side: int, units: int, draws: str = "words") -> Array:
     """Uniforms in (0, 1), shape (chains, units), at the addresses (chain, step, side, 0 … units−1)."""
-    groups = np.arange(-(-units // 4), dtype=np.uint64)
-    counter = (chains[:, None], np.uint64(step), groups[None, :], np.uint64(side))
-    words = np.stack(np.broadcast_arrays(*philox(counter, (seed & MASK, seed >> 32))), axis=-1)
-    return (words.reshape(len(chains), -1)[:, :units] + 0.5) * 2.0**-32
+
+    def words(first: NDArray[np.uint64], per_call: float, added: int = 0) -> NDArray[np.uint64]:
+        """All words of the calls that serve so many units each, [first, call, 4]."""
+        groups = np.arange(math.ceil(units / per_call), dtype=np.uint64)
+        counter = (first[:, None], np.uint64(step), groups[None, :], np.uint64(side + added))
+        return np.stack(np.broadcast_arrays(*philox(counter, (seed & MASK, seed >> 32))), axis=-1)
+
+    def halves(added: int) -> NDArray[np.uint64]:
+        found = words(chains, 8, added)
+        return np.stack([found >> np.uint64(16), found & np.uint64(0xFFFF)], axis=2)
+
+    bits: Any
+    if draws == "words":
+        bits = words(chains, 4)
+    elif draws == "halves":
+        bits = halves(HALVES) << np.uint64(16) | halves(HALVES_REST)
+    else:
+        groups, at = np.unique(chains // np.uint64(_TOGETHER), return_inverse=True)
+        planes = words(groups, 1 / 8, PLANES).reshape(len(groups), units, 32)
+        place = (chains % np.uint64(_TOGETHER))[:, None]
+        bits = np.zeros((len(chains), units), dtype=np.uint64)
+        for p in range(32):
+            bits = bits << np.uint64(1) | planes[at, :, p] >> place & np.uint64(1)
+    return (bits.reshape(len(chains), -1)[:, :units] + 0.5) * 2.0**-32
 
 
 def stream(seed: int, purpose: int) -> int:

@@ -28,13 +28,15 @@ def test_path_sums_match_the_reference(path_moments, method):
     assert found.mean_log == pytest.approx(expected["E_lnW"], rel=1e-12)
 
 
-@pytest.mark.parametrize("engine", ["numpy", "numba"])
+@pytest.mark.parametrize(
+    ("engine", "draws"), [("numpy", "words"), ("numba", "words"), ("numpy", "halves"), ("numpy", "planes")]
+)
 @pytest.mark.parametrize("method", METHODS)
-def test_sampler_has_the_exact_moments(path_moments, method, engine):
+def test_sampler_has_the_exact_moments(path_moments, method, engine, draws):
     """Mean, second moment and mean logarithm of the sampled weights, in standard errors."""
     expected = path_moments[REFERENCE_NAMES[method]]
     chains = 20_000 if engine == "numpy" else 400_000
-    result = mg.estimate(moments_model(), method=method, steps=5, chains=chains, seed=3, engine=engine)
+    result = mg.estimate(moments_model(), method=method, steps=5, chains=chains, seed=3, engine=engine, draws=draws)
     w = np.exp(result.log_weights)
     assert abs(z_score(w, expected["E_W"])) < 4.5
     assert abs(z_score(w**2, (1 + expected["relvar"]) * expected["E_W"] ** 2)) < 4.5

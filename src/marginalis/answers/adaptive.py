@@ -42,7 +42,7 @@ def plan_with_pilots(model: MRF, workers: Workers, *, keep_whole: bool = False, 
     plan = make_plan(model, keep_whole=keep_whole, **options)
     if is_quenches(options.get("base")):
         mixture = quenched_mixture(plan, workers)
-        plan = plan if mixture is None else replace(plan, mixture=mixture, base_name=QUENCHES)
+        plan = plan if mixture is None else plan.rerouted(mixture=mixture, base_name=QUENCHES)
     if not adaptive:
         return plan
     return replace(plan, betas=fit_schedule(plan, workers), schedule="adaptive")

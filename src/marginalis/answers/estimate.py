@@ -119,6 +119,9 @@ class Estimate(Answer):
             raise ValueError(f"cannot join an Estimate with {a_kind(other)}")
         if self.fingerprint != other.fingerprint:
             hint = ": adaptive schedules differ with the seed; give both the same one, or take more chains of one seed"
+            if self.record.draws != other.record.draws:
+                drawn = f"one draws by {self.record.draws}, the other by {other.record.draws}"
+                raise ValueError(f"cannot join estimates of different plans: {drawn}")
             same = "adaptive" in (self.schedule, other.schedule) and self.seed != other.seed
             raise ValueError(f"cannot join estimates of different models or plans{hint if same else ''}")
         for seed, first, count in self.record.runs:

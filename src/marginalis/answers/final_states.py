@@ -65,7 +65,7 @@ class FinalStates:
         chains = np.arange(plan.chains, dtype=np.uint64) + np.uint64(plan.first_chain)
         step = plan.steps - len(self.visible) + 1 + move
         return natural.hidden_units.draw(
-            self.fields(move), uniforms(plan.seed, chains, step, JOINT, self.model.n_hidden)
+            self.fields(move), uniforms(plan.seed, chains, step, JOINT, self.model.n_hidden, plan.draws)
         )
 
     def visible_means(self, move: int, hidden: Array) -> Array:

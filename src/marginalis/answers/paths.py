@@ -162,17 +162,17 @@ class Panel:
             self.ask_biases()
         for method in methods:
             self.unexplored.remove(method)
-            candidate = replace(self.plan, method=method)
+            candidate = self.plan.rerouted(method=method)
             if len(candidate.oriented()[0].visible_bias) > _LARGE:
                 continue
             mixture = quenched_mixture(candidate, self.workers)
             if mixture is not None:
-                named = replace(candidate, mixture=mixture, base_name="quenches")
+                named = candidate.rerouted(mixture=mixture, base_name="quenches")
                 asked = self.ask(f"quenches ({method})", named)
                 if watched:
                     self.refit(asked)
             if self.rows is not None and method != "mais-h" and candidate.remainder.model is candidate.model:
-                named = replace(candidate, mixture=mixture_of_rows(candidate, self.rows), base_name="rows of data")
+                named = candidate.rerouted(mixture=mixture_of_rows(candidate, self.rows), base_name="rows of data")
                 self.ask("rows of data", named)
 
     def refit(self, opinion: Opinion) -> None:

@@ -32,6 +32,7 @@ class Record:
     precision: str
     runs: tuple[tuple[int, int, int], ...]  # (seed, first chain, number of chains)
     seconds: float = field(compare=False)
+    draws: str = "words"  # which random numbers units were drawn by
     populations: int = 0  # that the chains were resampled in; 0 without resampling
     version: str = __version__  # of the package
     machines: str = field(default="", compare=False)  # that took part in a pool, with their processors
@@ -52,6 +53,7 @@ class Record:
             runs=((plan.seed, plan.first_chain, plan.chains),),
             seconds=seconds,
             populations=plan.populations,
+            draws=plan.draws,
             machines=machines,
         )
 
@@ -68,8 +70,9 @@ class Record:
         )
 
     def to_plain(self) -> dict[str, Any]:
-        """Return all of the record but its runs as plain data, for `from_plain`."""
-        return {x.name: getattr(self, x.name) for x in fields(self) if x.name != "runs"}
+        """Return all of the record but its runs as plain data, for `from_plain`; draws where they are not the usual."""
+        plain = {x.name: getattr(self, x.name) for x in fields(self) if x.name not in ("runs", "draws")}
+        return plain if self.draws == "words" else {**plain, "draws": self.draws}
 
     @classmethod
     def from_plain(cls, data: dict[str, Any], runs: Sequence[Sequence[int]]) -> Record:
@@ -111,6 +114,8 @@ class Record:
             "populations",
         )
         plain = {name: getattr(self, name) for name in (*names, "seconds", "version", "model")}
+        if self.draws != "words":
+            plain["draws"] = self.draws
         if self.machines:
             plain["machines"] = self.machines.split("; ")
         return {**plain, "runs": [list(run) for run in self.runs]}
@@ -119,7 +124,9 @@ class Record:
         """Transition, steps and base, as far as they are not the paper's."""
         steps = f"{self.steps} steps" if self.schedule == "linear" else f"{self.steps} {self.schedule} steps"
         resampled = f", resampled in {self.populations} populations" if self.populations else ""
-        return f"{self.transition}, {steps}" + ("" if self.base == "uniform" else f", base {self.base}") + resampled
+        drawn = "" if self.draws == "words" else f", draws by {self.draws}"
+        base = "" if self.base == "uniform" else f", base {self.base}"
+        return f"{self.transition}, {steps}{base}{resampled}{drawn}"
 
 
 def _together(a: str, b: str, mark: str) -> str:

@@ -68,7 +68,7 @@ def to_tolerance(
         seconds = max(seconds / 2.0, seconds - (time.perf_counter() - asked))
     if is_quenches(options.get("base")):
         mixture = quenched_mixture(plan, workers)
-        plan = plan if mixture is None else replace(plan, mixture=mixture, base_name=QUENCHES)
+        plan = plan if mixture is None else plan.rerouted(mixture=mixture, base_name=QUENCHES)
     if adaptive:
         plan = replace(plan, schedule="adaptive")
     work = Work(plan, workers, goal, seconds, fixed, adaptive, share)

@@ -157,7 +157,7 @@ class Work:
             log_weights = run_plan(pilot, self.workers.for_pilot(pilot), _quiet, recorder).log_weights
             mixture = mixture_of_rows(self.plan, recorder.values[0], log_weights)
         name = "uniform" if mixture is None else self.plan.base_name
-        self.plan, self.seen, self.doubted = replace(self.plan, mixture=mixture, base_name=name), {}, 0
+        self.plan, self.seen, self.doubted = self.plan.rerouted(mixture=mixture, base_name=name), {}, 0
         self.explore(FIRST_STEPS if mixture is None else FIRST_MIXED)
 
     def part(self, chains: int) -> Plan:
@@ -175,7 +175,7 @@ class Work:
         few = self.pilot_part(self.size)
         seen = run_plan(few, self.workers.for_pilot(few), _quiet)
         if seen.rounding > _MARGIN * self.goal and self.plan.precision == "single":
-            self.plan = replace(self.plan, precision="double")
+            self.plan = self.plan.rerouted(precision="double")
             run_plan(replace(few, precision="double"), self.workers.for_pilot(few), _quiet)
         if self.plan.remainder.model is not None and self.goal < math.ulp(seen.free_energy):
             raise ValueError(

@@ -107,6 +107,8 @@ def open_checkpoint(options: Mapping[str, Any], label: str, models: Sequence[Any
         return None
     own = ("threads", "progress", "pool", "checkpoint")  # what does not change the result
     given = {name: _plain(value) for name, value in options.items() if name not in own}
+    if given["draws"] == "words":  # as in files from before there were others
+        del given["draws"]
     found = [model_digest(as_model(model))[:16] for model in models]
     return Checkpoint(options["checkpoint"], {"answer": label, "model": " ".join(found), **given})
 

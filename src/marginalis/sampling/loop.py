@@ -58,7 +58,7 @@ class Path:
 
     def __init__(self, plan: Plan, chains: range) -> None:
         model, base, swap = plan.oriented()
-        self.betas, self.seed = plan.betas, plan.seed
+        self.betas, self.seed, self.draws = plan.betas, plan.seed, plan.draws
         self.chains = never_one(np.arange(chains.start, chains.stop, dtype=np.uint64) + np.uint64(plan.first_chain))
         self.move, self.sweeps = KERNELS[plan.transition], plan.sweeps
         end = model.natural
@@ -167,8 +167,8 @@ class Path:
         return np.asarray(column.toarray() if sp.issparse(column) else column).ravel()
 
     def uniforms(self, step: int, side: int, units: int) -> Array:
-        """Uniforms of all chains at an address."""
-        return uniforms(self.seed, self.chains, step, side, units)
+        """Uniforms of all chains at an address; those of units are put together as the plan says."""
+        return uniforms(self.seed, self.chains, step, side, units, "words" if side == MIXTURE else self.draws)
 
 
 def never_one(rows: Any) -> Any:

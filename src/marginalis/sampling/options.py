@@ -25,11 +25,13 @@ from .base import Base
 Method = Literal["mais", "mais-v", "mais-h", "ais"]
 Transition = Literal["gibbs", "metropolis"]
 Precision = Literal["single", "double"]
+Draws = Literal["words", "halves", "planes"]
 Engine = Literal["auto", "numpy", "numba", "cuda"]
 
 METHODS: tuple[str, ...] = get_args(Method)
 TRANSITIONS: tuple[str, ...] = get_args(Transition)
 PRECISIONS: tuple[str, ...] = get_args(Precision)
+DRAWS: tuple[str, ...] = get_args(Draws)
 ENGINES: tuple[str, ...] = get_args(Engine)
 ENGINE = "MARGINALIS_ENGINE"  # the environment variable
 WARN = "MARGINALIS_WARN"  # the environment variable
@@ -79,6 +81,11 @@ class PlanOptions(TypedDict, total=False):
         Precision,
         "'single': float32 states and fields, float64 weights, or double where that would show; 'double': all float64",
     ]
+    draws: Annotated[
+        Draws,
+        "which random numbers units are drawn by: 'words', 32 bits of their own each; 'halves' and 'planes' are other "
+        "streams, as random, that some kernels make faster (see the page on speed)",
+    ]
     engine: Annotated[
         Engine,
         "'numba' (the fast kernels), 'numpy' (the readable reference), 'cuda' (a GPU), or 'auto': what the environment "
@@ -125,6 +132,7 @@ DEFAULTS: RunOptions = {
     "seed": 0,
     "first_chain": 0,
     "precision": "single",
+    "draws": "words",
     "engine": "auto",
     "device": None,
     "threads": None,

@@ -21,6 +21,7 @@ from .mixture import Mixture
 from .options import (
     DEFAULT_CHAINS,
     DEFAULT_STEPS,
+    DRAWS,
     ENGINES,
     METHODS,
     NOT_OF_A_PLAN,
@@ -30,7 +31,7 @@ from .options import (
     filled_in,
 )
 from .schedule import betas
-from .settle import settle_engine, settle_precision
+from .settle import settle_engine, settle_precision, unserved
 
 _OPERATIONS_PER_SECOND = {"numba": 1e10, "numpy": 5e8}  # of a core, as `Plan.operations` counts them
 
@@ -61,6 +62,7 @@ class Plan:
     mixture: Mixture | None = None  # that the sampled side starts from, in the place of the base
     start: Array | None = None  # states of the sampled side, a row per chain; drawn from P_0 without them
     start_log_weights: Array | None = None  # of these chains, from an earlier run; 0 without them
+    draws: str = "words"  # which random numbers units are drawn by: "words", "halves" or "planes"
     device: int | None = None  # number of the GPU, for the engine that runs there
 
     @property
@@ -118,8 +120,13 @@ class Plan:
     def settled(self, engine: str) -> Plan:
         """Return the plan for the engine asked for, in the precision that it takes."""
         model, base = self.remainder.model, self.remainder.base
-        name = settle_engine(engine, model)
+        name = settle_engine(engine, model, self)
         return replace(self, engine=name, precision=settle_precision(self.precision, name, model, base, self.steps))
+
+    def rerouted(self, **changes: Any) -> Plan:
+        """Return the plan on another path, on the reference if its engine does not serve the draws there."""
+        plan = replace(self, **changes)
+        return plan if unserved(plan.engine, plan) is None else plan.settled("numpy")
 
     def reversed(self, start: Array, equilibration: int = 0) -> Plan:
         """Return the plan of the reverse process (eq. reverse_process) from samples of P_K, a row per chain.
@@ -149,6 +156,8 @@ class Plan:
     def fingerprint(self) -> str:
         """Hash of all but the chains and the seed: estimates that share it estimate the same thing."""
         words = f"{self.method} {self.transition} {self.sweeps} {self.precision}"
+        if self.draws != "words":
+            words += f" {self.draws}"
         if self.populations:
             words += f" {self.resample} {self.population_size}"
         base = [self.base.visible, self.base.hidden]
@@ -191,6 +200,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
         (method, METHODS, "method"),
         (transition, TRANSITIONS, "transition"),
         (chosen["precision"], PRECISIONS, "precision"),
+        (chosen["draws"], DRAWS, "draws"),
         (chosen["engine"], ENGINES, "engine"),
     ):
         one_of(value, known, argument)
@@ -240,6 +250,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
         base_name=base if isinstance(base, str) else "given",
         resample=share,
         populations=populations,
+        draws=chosen["draws"],
         device=None if chosen["device"] is None else whole(chosen["device"], "device", 0, 2**16),
     )
     return plan.settled(chosen["engine"])

@@ -18,16 +18,25 @@ _EPS = 2.0**-52
 _SINGLE = 3e-6  # relative error of log-weights in single precision; seen: 1.7e-6, where all couplings round alike
 
 
-def settle_engine(engine: str, model: MRF | None) -> str:
+def settle_engine(engine: str, model: MRF | None, plan: Any) -> str:
     """Return the engine to use: ``auto`` is Numba where it applies. A model of None is summed without sampling."""
     if engine == "numpy":
         return engine
     hindrance = None if model is None else _hindrance(model)
     if hindrance is None and engine != "cuda" and model is not None and jit_is_off():
         hindrance = "has nothing to run while NUMBA_DISABLE_JIT is set"
+    if hindrance is None:
+        hindrance = unserved("numba" if engine == "auto" else engine, plan)
     if engine != "auto" and hindrance is not None:
         raise ValueError(f"engine {engine!r} {hindrance}; use 'auto' or 'numpy'")
     return ("numba" if hindrance is None else "numpy") if engine == "auto" else engine
+
+
+def unserved(engine: str, plan: Any) -> str | None:
+    """Return why an engine cannot draw the units of a plan as that says, if so: all do so by words."""
+    if plan.draws == "words" or engine == "numpy" or plan.remainder.model is None:
+        return None
+    return f"serves draws='words' only for such a model or path, not {plan.draws!r}"
 
 
 def _hindrance(model: MRF) -> str | None:
