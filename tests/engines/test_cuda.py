@@ -12,7 +12,7 @@ from cuda_host import COMPILER, HostDevice
 
 import marginalis as mg
 from marginalis import experiments
-from marginalis.engines import cuda, drive
+from marginalis.engines import cuda, drive, workers
 from marginalis.engines.cuda import general, large, small
 from marginalis.exact import ways
 from marginalis.gpu import device as gpu
@@ -231,13 +231,15 @@ def fake_cupy(driver=13000, count=1, capability="90", error=None):
 )
 def test_one_line_for_what_is_missing(monkeypatch, tmp_path, cupy, number, words):
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(cuda, "open_device", gpu.open_device.__wrapped__)
+    monkeypatch.setattr(workers, "open_device", gpu.open_device.__wrapped__)
+    monkeypatch.setattr(drive, "begin", None)  # pilots would run on the CPU: none does before the refusal
     mg.save(MIXED, tmp_path / "m.npz")
     flags = [] if number is None else ["--device", str(number)]
-    result = command("estimate", str(tmp_path / "m.npz"), "--engine", "cuda", "--steps", "3", *flags)
-    assert result.returncode == 2
-    assert words in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+    for how in ([], ["--steps", "3", "--pool", "2"], ["--tolerance", "0.1"]):
+        result = command("estimate", str(tmp_path / "m.npz"), "--engine", "cuda", *how, *flags)
+        assert result.returncode == 2
+        assert words in result.stderr
+        assert len(result.stderr.splitlines()) == 1
 
 
 def test_exact_sums_and_studies_say_it_too(monkeypatch, tmp_path):

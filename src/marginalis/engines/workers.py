@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..gpu.device import open_device
 from ..parallel.pools import Pool, open_pool
 from ..parallel.progress import ticker, words_of
 from ..parallel.threads import Tick, cores
@@ -44,6 +45,9 @@ def at_work(options: Mapping[str, Any], label: str, *models: Any) -> Iterator[tu
     `label` and `models` say what the run is about, for a checkpoint to tell it from others.
     """
     threads = cores(options["threads"])
+    if options.get("engine") == "cuda" and (options["pool"] is None or str(options["pool"]).isdecimal()):
+        device = options.get("device")  # refused before the pilots; a pool elsewhere may have what is missing here
+        open_device(device if isinstance(device, int) else None)
     with ticker(options["progress"], label) as tick, ExitStack() as stack:
         store = open_checkpoint(options, label, models)
         if store is not None:
