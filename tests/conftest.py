@@ -267,6 +267,13 @@ def command(*args, cwd=None, encoding="utf-8") -> subprocess.CompletedProcess:
     return subprocess.CompletedProcess(words, code, *texts)
 
 
+def answer(*args) -> dict:
+    """What a command that succeeds prints with --json."""
+    done = command(*args, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 def quiet(fraction):
     """Hears how far a run is, and says nothing."""
 

@@ -57,6 +57,12 @@ def test_help_explains_every_option(door):
         assert "".join(f"{name} {notes()[name]}".split()) in page
 
 
+def test_flags_keep_the_capitals_of_their_notes():
+    flags = {flag.name: flag.help for flag in typer.main.get_command(app).commands["estimate"].params}
+    assert flags["steps"].startswith("Annealing steps K;")
+    assert "GPU" in flags["device"]
+
+
 @pytest.mark.parametrize("door", DOORS)
 def test_unknown_options_are_named(door, model):
     given = {"thermodynamics": ([1.0],), "report": ("report.html",)}.get(door, ())

@@ -55,3 +55,11 @@ def test_bennett_of_gaussian_works():
     far = bennett(forward + 500.0, reverse)
     assert math.isfinite(far.difference)
     assert far.overlap < 20
+
+
+def test_copies_of_one_start_count_as_one():
+    rng = np.random.default_rng(1)
+    forward, reverse = rng.normal(1.5, 1.0, 100), rng.normal(-0.5, 1.0, 100)
+    once, twice = bennett(forward, reverse), np.arange(200) // 2
+    assert bennett(forward[twice], reverse[twice], twice, twice) == pytest.approx(once)
+    assert bennett(forward[twice], reverse[twice]).stderr == pytest.approx(once.stderr / math.sqrt(2))

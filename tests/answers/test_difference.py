@@ -48,6 +48,29 @@ def test_its_errors_are_right():
     assert 0.7 < np.std(z) < 1.4
 
 
+def test_without_exact_samples_there_are_no_bounds_and_honest_errors(monkeypatch):
+    monkeypatch.setattr("marginalis.answers.difference.sample_visible", lambda *_: None)
+    a, b = pair("lattice")
+    exact = mg.exact_log_z(b) - mg.exact_log_z(a)
+    result = mg.difference(a, b, chains=1000, steps=40, seed=3)
+    assert abs(result.log_ratio - exact) < 4.5 * result.stderr
+    assert result.samples == ("approximate", "approximate")
+    assert result.to_dict()["bounds"] == [None, None]
+    assert "no bounds" in str(result)
+    (warning,) = result.warnings
+    assert "from a and b start from states annealed" in warning
+    uneven = replace(result, start_log_weights=(np.linspace(0.0, 40.0, 1000), None))
+    assert uneven.overlap < 60 < result.overlap
+    assert any(w.startswith("the states annealed to a: ") for w in uneven.warnings)
+
+
+def test_nothing_is_surer_than_its_last_digits():
+    a, _ = pair("rbm")
+    same = mg.difference(a, a, chains=20, steps=5)
+    assert same.log_ratio == same.stderr == 0.0
+    assert replace(same, rounding=1e-3).interval == (-1e-3, 1e-3)
+
+
 def test_bad_pairs():
     a, _ = pair("rbm")
     with pytest.raises(ValueError, match="labels differ"):

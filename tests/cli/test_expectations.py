@@ -2,30 +2,14 @@
 
 import gzip
 import itertools
-import json
 
 import numpy as np
-import pytest
+from conftest import answer
 from conftest import command as run
 
 import marginalis as mg
 
-PAIRS = "MARKOV 4 2 2 2 2 4 1 0 2 0 1 2 1 2 2 2 3 2 1 3 4 1 2 3 1 4 2 1 1 5 4 1 2 2 1\n"
 HARD = "MARKOV 3 2 3 2 2 2 0 1 2 1 2 6 1 0 2 0 0 3 6 1 2 3 4 1 1\n"  # 1 is never in state 1
-
-
-@pytest.fixture
-def network(tmp_path):
-    path = tmp_path / "m.uai"
-    path.write_text(PAIRS)
-    (tmp_path / "m.evid").write_text("1\n1 0 1\n")
-    return path
-
-
-def answer(*words):
-    done = run(*words, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def read_mar(path):
@@ -80,15 +64,15 @@ def test_means_of_a_model_file(model):
 def test_marginals_in_mar_format(network, tmp_path):
     out = tmp_path / "m.MAR"
     answer("expectations", network, "--mar", out)
-    assert_close(read_mar(out), brute(PAIRS))
+    assert_close(read_mar(out), brute(network.read_text()))
     answer("expectations", network, "--mar", out, "--evidence", tmp_path / "m.evid")
-    assert_close(read_mar(out), brute(PAIRS, [(0, 1)]))
+    assert_close(read_mar(out), brute(network.read_text(), [(0, 1)]))
     answer("expectations", network, "--mar", out, "--evidence", tmp_path / "m.evid", "--estimate", "--steps", 50)
-    assert_close(read_mar(out), brute(PAIRS, [(0, 1)]), within=0.05)
+    assert_close(read_mar(out), brute(network.read_text(), [(0, 1)]), within=0.05)
     packed = tmp_path / "packed.uai.gz"
-    packed.write_bytes(gzip.compress(PAIRS.encode()))
+    packed.write_bytes(gzip.compress(network.read_bytes()))
     answer("expectations", packed, "--mar", out)
-    assert_close(read_mar(out), brute(PAIRS))
+    assert_close(read_mar(out), brute(network.read_text()))
 
 
 def test_states_that_cannot_occur_have_their_place(tmp_path):

@@ -1,30 +1,15 @@
 """Every command takes every model file; convert goes between them."""
 
-import json
 import math
 
 import numpy as np
 import pytest
+from conftest import answer
 from conftest import command as run
 
 import marginalis as mg
 
-PAIRS = "MARKOV 4 2 2 2 2 4 1 0 2 0 1 2 1 2 2 2 3 2 1 3 4 1 2 3 1 4 2 1 1 5 4 1 2 2 1\n"
 HARD = "MARKOV 3 2 2 2 2 2 0 1 2 1 2 4 1 0 0 2 4 1 2 3 4\n"
-
-
-@pytest.fixture
-def network(tmp_path):
-    path = tmp_path / "m.uai"
-    path.write_text(PAIRS)
-    (tmp_path / "m.evid").write_text("1\n1 0 1\n")
-    return path
-
-
-def answer(*words):
-    done = run(*words, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def test_every_command_takes_evidence(network, tmp_path):
@@ -40,6 +25,11 @@ def test_every_command_takes_evidence(network, tmp_path):
     assert bounds["lower"] <= -exact["log_z"] <= bounds["upper"]
     curve = answer("thermodynamics", network, "--evidence", evidence, "--betas", "0.5,1", "--steps", 5, "--chains", 20)
     assert [row["beta"] for row in curve["rows"]] == [0.5, 1.0]
+    other = tmp_path / "other.uai"
+    other.write_text(network.read_text().replace(" 5", " 9"))
+    between = answer("difference", network, other, "--evidence", evidence, "--steps", 5, "--chains", 20)
+    wanted = answer("exact", other, "--evidence", evidence)["log_z"] - exact["log_z"]
+    assert abs(between["log_ratio"] - wanted) < 4.5 * between["stderr"]
     data = tmp_path / "data.csv"
     data.write_text(",".join(["1"] * model.n_visible) + "\n")
     likelihood = answer("likelihood", network, data, "--evidence", evidence)
@@ -77,6 +67,7 @@ def test_convert(network, tmp_path):
 
 
 def test_what_convert_refuses(network, tmp_path):
+    before = network.read_text()
     for out, problem in (
         (tmp_path / "m.h5", "its ending must be one of .npz, .uai, .json, .coo, .rudy"),
         (tmp_path / "m", "its ending must be one of"),
@@ -88,7 +79,7 @@ def test_what_convert_refuses(network, tmp_path):
         assert done.returncode == 2
         assert problem in done.stderr
         assert done.stderr.count("\n") == 1
-    assert network.read_text() == PAIRS
+    assert network.read_text() == before
 
 
 def test_zeros_and_larger_factors(tmp_path):

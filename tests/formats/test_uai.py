@@ -42,7 +42,7 @@ def test_evidence_in_both_shapes(tmp_path, evidence):
     assert mg.exact_log_z(model) == pytest.approx(math.log(2 * 6 * (2 + 1)), rel=1e-13)
 
 
-@pytest.mark.parametrize("evidence", ["", "0", "1\n0\n", " \n"])
+@pytest.mark.parametrize("evidence", ["0", "1\n0\n"])
 def test_no_evidence(tmp_path, evidence):
     model = mg.load(write(tmp_path, SMALL), write(tmp_path, evidence, "m.evid"))
     assert mg.exact_log_z(model) == pytest.approx(math.log(SMALL_Z), rel=1e-13)
@@ -51,6 +51,7 @@ def test_no_evidence(tmp_path, evidence):
 @pytest.mark.parametrize(
     ("evidence", "problem"),
     [
+        (" \n", "is empty; no evidence is written as 0"),
         ("1 7 0", "names the variable 7, which the model does not have"),
         ("1 0 2", "holds variable 0 in state 2; it has 2 states, from 0"),
         ("1 0 x", r"token 3 \(line 1\): the state of variable 0 is 'x'; it must be a whole number"),

@@ -32,11 +32,12 @@ class Bennett(NamedTuple):
     overlap: float  # (Σf)²/Σf² of the acceptance probabilities f, in the direction where it is smaller
 
 
-def bennett(forward: Array, reverse: Array) -> Bennett:
+def bennett(forward: Array, reverse: Array, *ancestors: Array | None) -> Bennett:
     """Difference of free energies from the works of both directions, by Bennett's acceptance ratio.
 
     The root Δ of Σ_F f(M + w_F − Δ) = Σ_R f(−M + w_R + Δ) with f(x) = 1/(1 + eˣ) and M = ln(n_F/n_R), and the
-    variance of eq. 10a in Bennett, J. Comput. Phys. 22, 245 (1976).
+    variance of eq. 10a in Bennett, J. Comput. Phys. 22, 245 (1976). Where the starts of a direction were resampled,
+    `ancestors` says of which states they are copies: copies of one state count as one.
     """
     from scipy.optimize import brentq  # imported here: it takes a while to load
 
@@ -54,11 +55,12 @@ def bennett(forward: Array, reverse: Array) -> Bennett:
     while excess(low) > 0.0 or excess(high) < 0.0:
         low, high, reach = low - reach, high + reach, 2.0 * reach
     delta = float(brentq(excess, low, high, xtol=1e-12, maxiter=2000)) if low < high else low
-    # Σf²/(Σf)² of each direction
-    inverse = [
-        math.exp(log_mean_exp(2.0 * log_values) - 2.0 * log_mean_exp(log_values)) / len(log_values)
-        for log_values in log_f(delta)
-    ]
-    variance = sum(inverse) - 1.0 / len(forward) - 1.0 / len(reverse)
+    variance, overlap = 0.0, math.inf
+    for log_values, origin in zip(log_f(delta), ancestors or (None, None), strict=True):
+        n = len(log_values)
+        start = np.arange(n) if origin is None else origin
+        shares = np.bincount(start, np.exp(log_values - log_mean_exp(log_values)) / n)  # f over Σf
+        variance += float(((shares - np.bincount(start) / n) ** 2).sum())
+        overlap = min(overlap, 1.0 / float(shares @ shares))
     alone = min(len(forward), len(reverse)) == 1  # which says nothing of the spread
-    return Bennett(delta, math.inf if alone else math.sqrt(max(variance, 0.0)), 1.0 / max(inverse))
+    return Bennett(delta, math.inf if alone else math.sqrt(variance), overlap)

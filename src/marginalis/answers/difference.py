@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,6 +24,7 @@ from ..sampling.options import RunOptions, filled_in, plan_options, takes_option
 from ..sampling.plan import Plan, make_plan
 from ..sampling.recorder import Recorder, the_states
 from .bennett import Bennett, bennett, markov_bound
+from .confidence import relative_weights, warnings_of
 from .estimate import run_plan
 from .record import Answer, Record, decimals, finite
 
@@ -39,10 +41,18 @@ class Difference(Answer):
     reverse_log_weights: Array  # from samples of b to a: Z_a/Z_b
     samples: tuple[str, str]  # where the chains start, at a and at b: "exact, by …" or "approximate"
     record: Record
+    start_log_weights: tuple[Array | None, Array | None] = (None, None)  # of states that were annealed to a and to b
+    rounding: float = 0.0  # what it may have done to all weights alike
 
     @cached_property
     def _bennett(self) -> Bennett:
-        return bennett(-self.forward_log_weights, -self.reverse_log_weights)
+        ancestors = [None if x is None else _ancestors(x) for x in self.start_log_weights]
+        return bennett(-self.forward_log_weights, -self.reverse_log_weights, *ancestors)
+
+    @property
+    def is_certified(self) -> bool:
+        """Whether the chains are known to have started from independent samples of both models."""
+        return all(weights is None for weights in self.start_log_weights)
 
     @property
     def log_ratio(self) -> float:
@@ -51,7 +61,7 @@ class Difference(Answer):
 
     @property
     def stderr(self) -> float:
-        """Standard error of `log_ratio`, by Bennett's formula."""
+        """Standard error of `log_ratio`, by Bennett's formula; copies of one annealed state count as one."""
         return self._bennett.stderr
 
     @property
@@ -62,12 +72,14 @@ class Difference(Answer):
     @property
     def interval(self) -> tuple[float, float]:
         """95 % interval of `log_ratio`."""
-        reach = float(ndtri(0.975)) * self.stderr
+        reach = max(float(ndtri(0.975)) * self.stderr, self.rounding)
         return self.log_ratio - reach, self.log_ratio + reach
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
-        """Bounds of `log_ratio` that hold together with probability 95 %, if the samples are those of the models."""
+        """Bounds of `log_ratio` that hold together with probability 95 %; infinite unless all samples are exact."""
+        if not self.is_certified:
+            return -math.inf, math.inf
         low = markov_bound(self.forward_log_weights, 0.025)
         high = -markov_bound(self.reverse_log_weights, 0.025)
         return low, high
@@ -75,13 +87,15 @@ class Difference(Answer):
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What is doubtful about it, in words."""
+        annealed = {end: x for end, x in zip("ab", self.start_log_weights, strict=True) if x is not None}
         found = []
-        for end, source in zip("ab", self.samples, strict=True):
-            if source == "approximate":
-                found.append(
-                    f"the chains from {end} start from samples that are not known to be those of the model: no bound "
-                    "and no error bar can be trusted more than they"
-                )
+        if annealed:
+            found.append(
+                f"the chains from {' and '.join(annealed)} start from states annealed to it, not from exact samples: "
+                "what those have missed is missed here, and there are no bounds"
+            )
+        for end, weights in annealed.items():
+            found += [f"the states annealed to {end}: {w.partition('; raise')[0]}" for w in warnings_of(weights)]
         if self.overlap < min(MIN_OVERLAP, len(self.forward_log_weights) / 2):
             found.append(f"only about {self.overlap:.1f} chains of one direction overlap with the other; raise steps")
         if self.bounds[0] > self.bounds[1]:
@@ -104,10 +118,13 @@ class Difference(Answer):
     def __str__(self) -> str:
         digits = decimals(self.stderr)
         low, high = self.interval
+        bounds = "bounds {:.{digits}f} to {:.{digits}f}".format(*self.bounds, digits=digits)
+        if not self.is_certified:
+            bounds = "no bounds"
         lines = [
             f"ln Z_b − ln Z_a = {self.log_ratio:.{digits}f} ± {self.stderr:.{digits}f}"
             f"   (95 % interval {low:.{digits}f} to {high:.{digits}f})",
-            f"bounds {self.bounds[0]:.{digits}f} to {self.bounds[1]:.{digits}f}   overlap {self.overlap:.1f} chains",
+            f"{bounds}   overlap {self.overlap:.1f} chains",
             f"{self.method}, {self.record}, {self.chains} chains each way, start: {', '.join(self.samples)}, "
             f"seed {self.seed}, {self.engine}, {self.seconds:.2f} s",
         ]
@@ -123,8 +140,8 @@ def difference(a: Any, b: Any, **options: Unpack[RunOptions]) -> Difference:
     """Return ln Z_b − ln Z_a of two models of the same variables, along the direct path between them.
 
     Chains go both ways, from samples of each model: exact ones where they can be had, else the ends of chains that
-    were annealed to it, resampled by weight; then the answer says so. Steps are those between the two models, 200 by
-    default.
+    were annealed to it, resampled by weight; then the answer says so, and has no bounds. Steps are those between the
+    two models, 200 by default.
     """
     chosen = filled_in(options, leave_out=_NOT_HERE)
     begin = time.perf_counter()
@@ -136,15 +153,17 @@ def difference(a: Any, b: Any, **options: Unpack[RunOptions]) -> Difference:
     with at_work(chosen, "difference", first, last) as (workers, tick):
         plan = make_plan(last, keep_whole=True, **given)
         plan = replace(plan, base_name="model")
-        at_a, from_a = _samples(first, plan, workers, 0)
-        at_b, from_b = _samples(last, plan, workers, 1)
-        forward = run_plan(replace(plan, start=at_a), workers, _part(tick, 0)).log_weights
-        reverse = run_plan(plan.reversed(at_b), workers, _part(tick, 1)).log_weights
+        at_a, weights_a, from_a = _samples(first, plan, workers, 0)
+        at_b, weights_b, from_b = _samples(last, plan, workers, 1)
+        forward = run_plan(replace(plan, start=at_a), workers, _part(tick, 0))
+        reverse = run_plan(plan.reversed(at_b), workers, _part(tick, 1))
     return Difference(
-        forward_log_weights=forward,
-        reverse_log_weights=reverse,
+        forward_log_weights=forward.log_weights,
+        reverse_log_weights=reverse.log_weights,
         samples=(from_a, from_b),
         record=Record.of(plan, time.perf_counter() - begin, workers.names),
+        start_log_weights=(weights_a, weights_b),
+        rounding=max(forward.rounding, reverse.rounding),
     )
 
 
@@ -152,20 +171,25 @@ def _part(tick: Tick, half: int) -> Tick:
     return lambda fraction: tick((half + fraction) / 2.0)
 
 
-def _samples(model: MRF, plan: Plan, workers: Workers, end: int) -> tuple[Array, str]:
-    """Return states of the sampled side at one end of the path, and where they come from."""
+def _samples(model: MRF, plan: Plan, workers: Workers, end: int) -> tuple[Array, Array | None, str]:
+    """Return states of the sampled side at one end of the path, their log-weights, and where they come from."""
     turned = model.transposed() if plan.method == "mais-h" else model
     chains = np.arange(plan.chains, dtype=np.uint64) + np.uint64(plan.first_chain)
     seed = stream(stream(plan.seed, REVERSE), 16 + end)
     drawn = sample_visible(turned, seed, chains)
     if drawn is not None:
-        return drawn[0], f"exact, by {drawn[1]}"
+        return drawn[0], None, f"exact, by {drawn[1]}"
     annealed = replace(
         make_plan(model, keep_whole=True, steps=1000, chains=plan.chains, seed=seed, precision="double"),
         method=plan.method,
     )
     recorder = Recorder([annealed.steps], annealed.chains, the_states, len(turned.visible_bias))
     log_weights = run_plan(annealed, workers, lambda fraction: None, recorder).log_weights
-    shares = np.cumsum(np.exp(log_weights - log_weights.max()))
-    places = (np.arange(plan.chains) + 0.5) / plan.chains * shares[-1]
-    return recorder.values[0][np.minimum(np.searchsorted(shares, places), plan.chains - 1)], "approximate"
+    return recorder.values[0][_ancestors(log_weights)], log_weights, "approximate"
+
+
+def _ancestors(log_weights: Array) -> Array:
+    """Return which states to copy so that each is there in proportion to its weight (systematic resampling)."""
+    n = len(log_weights)
+    shares = np.cumsum(relative_weights(log_weights))
+    return np.minimum(np.searchsorted(shares, (np.arange(n) + 0.5) / n * shares[-1]), n - 1)

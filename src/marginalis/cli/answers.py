@@ -17,7 +17,6 @@ from ..answers.likelihood import log_likelihood
 from ..exact import METHODS as EXACT_METHODS
 from ..exact import ModelTooLarge, cheapest, duration, exact_log_z
 from ..formats import files, tables
-from ..formats.model_files import load
 from ..formats.rbms import load_updates
 from ..formats.uai import write_pr
 from ..models import describe
@@ -157,9 +156,8 @@ def difference(
     """Estimate ln Z of MODEL_B less that of MODEL, along the direct path between them."""
     from ..answers.difference import difference as run_difference
 
-    first, last = model.load_pairs(), load(other)
-    if isinstance(last, FactorModel):
-        raise ValueError(f"{other} has factors of three variables, or zeros: there is no path to it")
+    first = model.load_pairs()
+    last = model._replace(path=other, update=None).load_pairs()
     _print(run_difference(first, last, **read_files(options, last)), as_json)
 
 

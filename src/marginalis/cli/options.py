@@ -21,7 +21,8 @@ _HELP = {  # where a flag takes something else than the Python argument
     "base": f"{', '.join(BASES)}, {QUENCHES}, or a file of data (.npy, .npz, .csv) for its base rates; uniform, "
     "or chosen if neither --steps nor --schedule is given.",
     "summed": "Labels of the variables to sum out, separated by commas; chosen by default.",
-    "resample": "on, off, or the share of effective chains below which a population is resampled; off by default.",
+    "resample": "on, off, or the share of effective chains below which a population is resampled; off by default, or "
+    "as pilots say if neither --steps, --schedule nor --base is given.",
     "seed": "Seed of the random numbers.",
     "threads": "Threads; MARGINALIS_THREADS, or all cores, by default; those of each task where there is a pool.",
     "checkpoint": "File that keeps finished chains, so that the same command goes on after any stop; beside --out if "
@@ -72,7 +73,8 @@ def _flag(name: str) -> inspect.Parameter:
     kinds = get_args(hint) or (hint,)
     default = DEFAULTS[name]  # type: ignore[literal-required]
     kind: Any = int if int in kinds and str not in kinds else str  # an array may be a whole number, too
-    text = _HELP.get(name, notes()[name].capitalize() + ".")
+    note = notes()[name]
+    text = _HELP.get(name, f"{note[0].upper()}{note[1:]}.")
     if get_origin(hint) is Literal:
         text = ", ".join(get_args(hint))
     kind = kind | None if default is None else kind

@@ -124,10 +124,10 @@ def read_evidence(evidence: str | Path | Mapping[Any, Any] | None) -> dict[Any, 
 
 
 def parse_evidence(text: str) -> dict[Any, int]:
-    """Return the evidence that a text holds, in either shape; nothing, or 0, is none."""
+    """Return the evidence that a text holds, in either shape; 0 is none."""
     tokens = Tokens(text)
-    if not len(tokens):
-        return {}
+    if not len(tokens):  # cut short, or not yet written
+        raise ValueError("is empty; no evidence is written as 0")
     if len(tokens) % 2 == 0:  # k and k pairs are an odd number of tokens, a number of samples before them one more
         samples = tokens.whole("the number of samples of evidence", 0)
         if samples != 1:
