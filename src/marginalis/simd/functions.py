@@ -112,7 +112,7 @@ def log(typingctx: Any, x: Any) -> Any:
     return x(x), emit
 
 
-def _low_halves(builder: Any, words: Any) -> Any:
+def low_halves(builder: Any, words: Any) -> Any:
     """Truncate to 32 bits; with AVX-512 by one shuffle of two registers, of which LLVM would make up to five steps."""
     halves = ir.VectorType(_I32, LANES)
     if not HAS_AVX512:
@@ -128,7 +128,7 @@ def _low_halves(builder: Any, words: Any) -> Any:
 
 def uniform_of(builder: Any, word: Any, vector: Any) -> Any:
     """(w + ½)/2^32, where w is the low 32 bits of the word."""
-    w = builder.uitofp(_low_halves(builder, word), vector)
+    w = builder.uitofp(low_halves(builder, word), vector)
     return call(builder, "fma", w, constant(vector, 2.0**-32), constant(vector, 2.0**-33))
 
 

@@ -14,6 +14,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from .functions import low_halves
 from .vector import ALIGNMENT, LANES, Vector, broadcast, call, float_format
 
 SPINS = 4  # in a table of LANES entries
@@ -71,9 +72,6 @@ def lookups(blocks: int) -> Any:
                 with otherwise:
                     for place in places:
                         builder.store(ir.Constant(_WORDS, None), totals[place])
-            permute = cgutils.get_or_insert_function(
-                builder.module, ir.FunctionType(_WORDS, [_WORDS, _WORDS]), "llvm.x86.avx512.permvar.si.512"
-            )
             lanes = ir.Constant(at.type, LANES)
             with cgutils.for_range(builder, count, intp=at.type) as loop:
                 here = builder.mul(loop.index, lanes)
@@ -86,7 +84,7 @@ def lookups(blocks: int) -> Any:
                     table = builder.load(vector(data[0], plus(line, 0, at, c)), align=ALIGNMENT, typ=_WORDS)
                     for b in range(blocks):
                         total = builder.load(totals[b, c], typ=_WORDS)
-                        builder.store(builder.add(total, builder.call(permute, (table, found[b]))), totals[b, c])
+                        builder.store(builder.add(total, _permute(builder, table, found[b])), totals[b, c])
             for b, c in places:
                 there = vector(data[2], plus(into, b, stride, c))
                 builder.store(builder.load(totals[b, c], typ=_WORDS), there, align=ALIGNMENT)
@@ -95,6 +93,43 @@ def lookups(blocks: int) -> Any:
         return types.void(tables, at, count, index, first, step, sums, into, stride, more), emit
 
     return add_up
+
+
+def _permute(builder: Any, table: Any, index: Any) -> Any:
+    kind = ir.FunctionType(_WORDS, [_WORDS, _WORDS])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.permvar.si.512")
+    return builder.call(function, (table, index))
+
+
+@intrinsic
+def looked_up(typingctx: Any, table: Any, index: Any) -> Any:
+    """Return each lane's entry of a table of LANES words, or bytes; its index is below LANES, of the same kind."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if table.elem == types.uint32:
+            return _permute(builder, *args)
+        kind = ir.FunctionType(args[0].type, [args[0].type] * 2)
+        shuffle = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.ssse3.pshuf.b.128")
+        return builder.call(shuffle, args)
+
+    return table(table, index), emit
+
+
+@intrinsic
+def as_words(typingctx: Any, x: Any) -> Any:
+    """Return bytes as words."""
+    return Vector(types.uint32)(x), lambda context, builder, sig, args: builder.zext(args[0], _WORDS)
+
+
+@intrinsic
+def drawn(typingctx: Any, threshold: Any, likelier: Any, word: Any) -> Any:
+    """Return `likelier`, or its negative where the low 32 bits of a word are below the threshold."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        against = builder.icmp_unsigned("<", low_halves(builder, args[2]), args[0])
+        return builder.select(against, builder.neg(args[1]), args[1])
+
+    return likelier(threshold, likelier, word), emit
 
 
 @intrinsic

@@ -24,6 +24,7 @@ LANES = 16
 ALIGNMENT = 64
 
 _IR = {
+    types.uint8: ir.IntType(8),
     types.float32: ir.FloatType(),
     types.float64: ir.DoubleType(),
     types.uint32: ir.IntType(32),
@@ -137,7 +138,7 @@ def load(typingctx: Any, array: Any, index: Any) -> Any:
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         pointer = _pointer(context, builder, sig, args)
-        return builder.load(pointer, align=ALIGNMENT, typ=_ir_type(array.dtype))
+        return builder.load(pointer, align=_alignment(array), typ=_ir_type(array.dtype))
 
     return Vector(array.dtype)(array, index), emit
 
@@ -158,10 +159,14 @@ def store(typingctx: Any, array: Any, index: Any, vector: Any) -> Any:
     """Write LANES elements to flat position `index` of an aligned contiguous array."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.store(args[2], _pointer(context, builder, sig, args), align=ALIGNMENT)
+        builder.store(args[2], _pointer(context, builder, sig, args), align=_alignment(array))
         return context.get_dummy_value()
 
     return types.void(array, index, vector), emit
+
+
+def _alignment(array: Any) -> int:
+    return int(min(ALIGNMENT, LANES * array.dtype.bitwidth // 8))
 
 
 def _pointer(context: Any, builder: Any, sig: Any, args: Any) -> Any:

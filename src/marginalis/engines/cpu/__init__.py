@@ -12,6 +12,8 @@ from ...simd.vector import LANES
 from .. import Begun
 from .graph_population import GraphPopulation
 from .graph_population import prepare as prepare_graph
+from .lattice import find_lattice
+from .lattice_population import LatticePopulation, prepare_lattice, serves_lattices
 from .population import Population, chains_together, prepare
 from .table_population import TablePopulation, keeps_tables
 
@@ -25,7 +27,11 @@ def begin(plan: Plan) -> Begun:
     """Lay out a plan, and compile what it needs or fetch that from the cache on disk."""
     model, base, _ = plan.oriented()
     pairs = model.spin_form is not None and model.is_bipartite and not base.is_coupled and plan.mixture is None
+    kind: type[Population]
     kind, lay_out = (Population, prepare) if pairs else (GraphPopulation, prepare_graph)
+    lattice = find_lattice(plan) if pairs and serves_lattices(plan) else None
+    if lattice is not None:
+        kind, lay_out = LatticePopulation, partial(prepare_lattice, lattice=lattice)
     # laying out a huge matrix takes seconds
     prepared = interruptible(lay_out, plan) if model.weights.size > _HUGE else lay_out(plan)
     at_least = LANES

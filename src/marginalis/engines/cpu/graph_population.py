@@ -111,7 +111,7 @@ def prepare(plan: Plan) -> Prepared:
     entries = sum(w.nnz if sp.issparse(w) else w.size for w in couplings)
     operations = 2 * entries + 60 * (len(b0) + len(c0))
     constants = path.constants(plan.betas)
-    return Prepared(laid_out, len(b0), dtype, constants, path.offset, path.scale, operations)  # type: ignore[arg-type]
+    return Prepared(laid_out, len(b0), dtype, constants, path.offset, path.scale, operations)
 
 
 def _side(units: Units, features: int, dtype: type) -> Any:

@@ -43,7 +43,7 @@ class Model(NamedTuple):
 class Prepared(NamedTuple):
     """What the populations of one plan share."""
 
-    model: Model
+    model: Any  # a Model, or what another kernel has in its place
     n_visible: int
     dtype: type
     constants: Array  # what the change to spins adds to every log-weight up to each step
@@ -51,6 +51,7 @@ class Prepared(NamedTuple):
     scale: float
     operations: int  # rough cost of one chain·step, in multiply-adds
     looked_up: bool = False  # whether the couplings are for `table_kernel`
+    maker: Any = None  # `lattice.TableMaker`, for `lattice_kernel`
 
 
 def prepare(plan: Plan) -> Prepared:

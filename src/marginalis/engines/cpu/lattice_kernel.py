@@ -1,0 +1,95 @@
+"""The kernel of lattices: neighbours are added up as whole numbers, and everything else is looked up.
+
+Spins are bytes, ±1, those of sixteen chains side by side. The sum of a site's neighbours is the index of its entries in
+tables of sixteen (`lattice`): the threshold of its draw, the spin that its field favours, and the gain of ln 2cosh, a
+whole number as well. No exponential, no logarithm, no rounding on the way.
+"""
+
+from __future__ import annotations
+
+from numba import njit, uint8, uint32, uint64
+
+from ...simd.cache import kernel
+from ...simd.draws import FLUSH, INLINE, LOW, TILE, WORD, philox
+from ...simd.lookup import as_numbers, as_words, drawn, looked_up
+from ...simd.vector import LANES, fma, lane_numbers, load, scalar, splat, store
+
+MOST = 7  # neighbours of a site: a table has LANES entries, for sums from −MOST to MOST
+
+
+@njit(**INLINE)
+def _neighbours(sites, unit, x, at):
+    """Return MOST more than the sum of a site's neighbours."""
+    total = splat(uint8(MOST))
+    minus = scalar(sites.minus, unit)
+    for p in range(scalar(sites.begin, unit), minus):
+        total = total + load(x, at + scalar(sites.places, p))
+    for p in range(minus, scalar(sites.begin, unit + 1)):
+        total = total - load(x, at + scalar(sites.places, p))
+    return total
+
+
+@njit(nogil=True, error_model="numpy")
+def _anneal(
+    hidden, visible, start, rises, differences, seed, sides, first, thresholds, favoured, gains, scale,
+    first_chain, v, h, log_weights, from_step, to_step, fresh,
+):  # fmt: skip
+    steps = len(differences)
+    k0, k1 = seed & LOW, seed >> WORD
+    side_v, side_h = uint64(sides[0]), uint64(sides[1])
+    nothing = splat(uint32(0))
+    for block in range(v.shape[0]):
+        chain = lane_numbers() + uint64(first_chain + block * LANES)
+        at_v, at_h = block * v.shape[1] * LANES, block * h.shape[1] * LANES
+        weight = load(log_weights, block * LANES)
+        zero = weight - weight
+        if fresh == 1:
+            for tile in range(v.shape[1] // TILE):
+                words = philox(chain, uint64(0), uint64(tile), side_v, k0, k1)
+                for m in range(TILE):
+                    unit = TILE * tile + m
+                    spin = drawn(splat(start[0][unit]), splat(start[1][unit]), words[m])
+                    store(v, at_v + unit * LANES, spin)
+        for k in range(from_step + 1, to_step + 1):
+            tables = (k - 1 - first) * thresholds.shape[1]
+            few, many = nothing, zero
+            for tile in range(h.shape[1] // TILE):
+                words = philox(chain, uint64(k), uint64(tile), side_h, k0, k1)
+                for m in range(TILE):
+                    unit = TILE * tile + m
+                    t = (tables + scalar(hidden.kinds, unit)) * LANES
+                    index = _neighbours(hidden, unit, v, at_v)
+                    likelier, index = looked_up(load(favoured, t), index), as_words(index)
+                    few = few + looked_up(load(gains, t), index)
+                    store(h, at_h + unit * LANES, drawn(looked_up(load(thresholds, t), index), likelier, words[m]))
+                if tile % FLUSH == FLUSH - 1:
+                    many, few = many + as_numbers(few, zero), nothing
+            weight = fma(many + as_numbers(few, zero), scale[k - 1 - first], weight)
+            if rises is not None:
+                rise = zero
+                for unit in range(len(rises)):
+                    rise = fma(as_numbers(load(v, at_v + unit * LANES), zero), rises[unit], rise)
+                weight = fma(rise, differences[k - 1], weight)
+            if k < steps:
+                for tile in range(v.shape[1] // TILE):
+                    words = philox(chain, uint64(k), uint64(tile), side_v, k0, k1)
+                    for m in range(TILE):
+                        unit = TILE * tile + m
+                        t = (tables + scalar(visible.kinds, unit)) * LANES
+                        index = _neighbours(visible, unit, h, at_h)
+                        likelier, index = looked_up(load(favoured, t), index), as_words(index)
+                        store(v, at_v + unit * LANES, drawn(looked_up(load(thresholds, t), index), likelier, words[m]))
+        store(log_weights, block * LANES, weight)
+
+
+@kernel(error_model="numpy")
+def anneal_lattice(model, tables, first_chain, v, h, log_weights, from_step, to_step, fresh):
+    """Carry the blocks in v, h and log_weights from one step of 0 … K to another, as `anneal_blocks` does.
+
+    `model` is a `lattice_population.Model`, `tables` are `lattice.Tables` of these steps.
+    """
+    _anneal(
+        model.hidden, model.visible, model.start, model.rises, model.differences, model.seed, model.sides,
+        tables.first, tables.thresholds, tables.likelier, tables.gains, tables.scale,
+        first_chain, v, h, log_weights, from_step, to_step, fresh,
+    )  # fmt: skip

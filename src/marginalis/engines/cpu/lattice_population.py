@@ -1,0 +1,94 @@
+"""Lattices: plans laid out for `lattice_kernel`, and its populations."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...checks import Array
+from ...random import HIDDEN, VISIBLE
+from ...sampling.plan import Plan
+from ...sampling.signed import signed_path
+from ...simd.draws import TILE
+from ...simd.functions import HAS_AVX512
+from .lattice import CHUNK, Lattice, Sites, TableMaker, draw_tables
+from .lattice_kernel import anneal_lattice
+from .population import Population, Prepared
+
+
+class Model(NamedTuple):
+    """A plan in the kernel's terms; what is None is left out when the kernel is compiled."""
+
+    hidden: Sites
+    visible: Sites
+    start: tuple[np.ndarray, np.ndarray]  # threshold and likelier spin of each visible site under the base
+    slope_v: np.ndarray
+    slope_h: np.ndarray
+    rises: np.ndarray | None  # the slopes of the visible side, where there are any
+    differences: Array  # β_k − β_{k−1}
+    seed: np.uint64
+    sides: tuple[int, int]
+    flips: None = None
+
+
+def serves_lattices(plan: Plan) -> bool:
+    """Whether `lattice_kernel` takes the plan if it is for a lattice: it was the faster one for all that were tried."""
+    return HAS_AVX512 and plan.precision == "single" and plan.transition == "gibbs" and plan.method != "ais"
+
+
+def prepare_lattice(plan: Plan, lattice: Lattice) -> Prepared:
+    """Lay out a plan for the kernel."""
+    path = signed_path(plan)
+    slope_v, slope_h, base_v = (np.pad(x, (0, -len(x) % TILE)) for x in (path.slope_v, path.slope_h, path.base_v))
+    laid_out = Model(
+        lattice.hidden,
+        lattice.visible,
+        draw_tables(base_v),
+        slope_v,
+        slope_h,
+        slope_v if slope_v.any() else None,
+        np.diff(plan.betas),
+        np.uint64(plan.seed),
+        (HIDDEN, VISIBLE) if plan.oriented()[2] else (VISIBLE, HIDDEN),
+    )
+    return Prepared(
+        laid_out,
+        len(path.base_v),
+        np.uint8,
+        path.constants(plan.betas),
+        path.offset,
+        path.scale,
+        operations=20 * (len(slope_v) + len(slope_h)),
+        maker=TableMaker(lattice, plan.betas),
+    )
+
+
+class LatticePopulation(Population):
+    """Blocks of LANES chains on a lattice, their spins bytes."""
+
+    def advance(self, to_step: int) -> None:
+        """Take steps until `to_step` of them have been taken in all."""
+        while True:
+            tables = self.prepared.maker.of_chunk(self.step // CHUNK)
+            stop = min(to_step, tables.first + CHUNK)
+            anneal_lattice(
+                self.prepared.model,
+                tables,
+                self.first,
+                self.spins_v,
+                self.spins_h,
+                self.weights,
+                self.step,
+                stop,
+                self.fresh,
+            )
+            self.step, self.fresh = stop, 0
+            if stop == to_step:
+                return
+
+    def _spins(self) -> Array:
+        return super()._spins().view(np.int8)
+
+    def _put(self, spins: Array) -> None:
+        super()._put(spins.astype(np.int8).view(np.uint8))
