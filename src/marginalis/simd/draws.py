@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+from numba import njit, uint32
 
 from ..random import KEY_STEPS, MASK, MULTIPLIERS
-from .functions import exp2_nonpositive
+from .functions import evens_first, exp2_nonpositive, high_half, low_half
 from .vector import minus_absolute, splat
 
 CALLED = {"nogil": True, "error_model": "numpy"}
@@ -28,7 +28,7 @@ def philox(chain, step, group, side, k0, k1):
     The first two rounds are spelled out: what is the same in all lanes is scalar there, and the two
     products that depend on the chain alone leave the loops over steps and units.
     """
-    p0 = (chain & LOW) * _M0
+    p0 = (evens_first(chain) & LOW) * _M0
     s1 = group * _M1
     s0 = ((s1 >> WORD) ^ step ^ k0) * _M0
     p1 = (((p0 >> WORD) ^ (side ^ k1)) & LOW) * _M1
@@ -37,7 +37,7 @@ def philox(chain, step, group, side, k0, k1):
     c1 = p1
     c2 = (p0 & LOW) ^ ((s0 >> WORD) ^ k1)
     c3 = splat(s0)
-    for _ in range(8):
+    for _ in range(7):
         k0, k1 = (k0 + _W0) & LOW, (k1 + _W1) & LOW
         p0 = (c0 & LOW) * _M0
         p1 = (c2 & LOW) * _M1
@@ -45,7 +45,15 @@ def philox(chain, step, group, side, k0, k1):
         c2 = (p0 >> WORD) ^ c3 ^ k1
         c1 = p1
         c3 = p0
-    return c0, c1, c2, c3
+    k0, k1 = (k0 + _W0) & LOW, (k1 + _W1) & LOW
+    p0 = (c0 & LOW) * _M0
+    p1 = (c2 & LOW) * _M1
+    return (
+        high_half(p1) ^ low_half(c1) ^ uint32(k0),
+        low_half(p1),
+        high_half(p0) ^ low_half(c3) ^ uint32(k1),
+        low_half(p0),
+    )
 
 
 @njit(**INLINE)

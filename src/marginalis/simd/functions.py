@@ -112,24 +112,48 @@ def log(typingctx: Any, x: Any) -> Any:
     return x(x), emit
 
 
-def low_halves(builder: Any, words: Any) -> Any:
-    """Truncate to 32 bits; with AVX-512 by one shuffle of two registers, of which LLVM would make up to five steps."""
+def _halves(builder: Any, words: Any, place: int) -> Any:
+    """Return the low (0) or high (1) 32 bits of words in the order of `evens_first`, in the order of the lanes."""
     halves = ir.VectorType(_I32, LANES)
     if not HAS_AVX512:
-        return builder.trunc(words, halves)
+        return builder.trunc(builder.lshr(words, constant(words.type, 32 * place)) if place else words, halves)
     ends = []
     for start in (0, LANES // 2):
         places = ir.Constant(ir.VectorType(_I32, LANES // 2), list(range(start, start + LANES // 2)))
         ends.append(builder.bitcast(builder.shuffle_vector(words, words, places), halves))
-    even = ir.Constant(halves, list(range(0, 2 * LANES, 2)))
-    shuffle = ir.FunctionType(halves, [halves] * 3)
-    return builder.asm(shuffle, "vpermt2d $3, $2, $0", "=v,0,v,v", (ends[0], even, ends[1]), False)
+    mixed = [i // 2 * 2 + place + i % 2 * LANES for i in range(LANES)]
+    return builder.shuffle_vector(*ends, ir.Constant(halves, mixed))
+
+
+@intrinsic
+def low_half(typingctx: Any, words: Any) -> Any:
+    """Return the low 32 bits of words in the order of `evens_first`, in the order of the lanes."""
+    return Vector(types.uint32)(words), lambda context, builder, sig, args: _halves(builder, args[0], 0)
+
+
+@intrinsic
+def high_half(typingctx: Any, words: Any) -> Any:
+    """The same of the high 32 bits."""
+    return Vector(types.uint32)(words), lambda context, builder, sig, args: _halves(builder, args[0], 1)
+
+
+@intrinsic
+def evens_first(typingctx: Any, words: Any) -> Any:
+    """Return words in the order in which their halves are put together fastest: with AVX-512 those of even lanes first.
+
+    16 words of 64 bits are two registers there; of one the low halves, of the other the high halves are in place then.
+    """
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        order = [*range(0, LANES, 2), *range(1, LANES, 2)] if HAS_AVX512 else list(range(LANES))
+        return builder.shuffle_vector(args[0], args[0], ir.Constant(ir.VectorType(_I32, LANES), order))
+
+    return words(words), emit
 
 
 def uniform_of(builder: Any, word: Any, vector: Any) -> Any:
-    """(w + ½)/2^32, where w is the low 32 bits of the word."""
-    w = builder.uitofp(low_halves(builder, word), vector)
-    return call(builder, "fma", w, constant(vector, 2.0**-32), constant(vector, 2.0**-33))
+    """(w + ½)/2^32 of 32 random bits w."""
+    return call(builder, "fma", builder.uitofp(word, vector), constant(vector, 2.0**-32), constant(vector, 2.0**-33))
 
 
 @intrinsic
@@ -161,6 +185,18 @@ def accept(typingctx: Any, gain: Any, top: Any, bottom: Any, word: Any) -> Any:
         return builder.fcmp_ordered("<", left, right)
 
     return Vector(types.boolean)(gain, top, bottom, word), emit
+
+
+@intrinsic
+def below_zero(typingctx: Any, x: Any) -> Any:
+    """−|x| in single precision with AVX-512: one instruction, which LLVM does not take apart where |x| is used."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        (x,) = args
+        function = ir.FunctionType(x.type, [x.type] * 2)
+        return builder.asm(function, "vorps $2, $1, $0", "=v,v,v", (x, constant(x.type, -0.0)), False)
+
+    return x(x), emit
 
 
 @intrinsic

@@ -14,7 +14,6 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .functions import low_halves
 from .vector import ALIGNMENT, LANES, Vector, broadcast, call, float_format
 
 SPINS = 4  # in a table of LANES entries
@@ -126,7 +125,7 @@ def drawn(typingctx: Any, threshold: Any, likelier: Any, word: Any) -> Any:
     """Return `likelier`, or its negative where the low 32 bits of a word are below the threshold."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        against = builder.icmp_unsigned("<", low_halves(builder, args[2]), args[0])
+        against = builder.icmp_unsigned("<", args[2], args[0])
         return builder.select(against, builder.neg(args[1]), args[1])
 
     return likelier(threshold, likelier, word), emit

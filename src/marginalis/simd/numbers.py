@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
 from .draws import INLINE
 from .functions import log, select, uniform_of
-from .vector import LANES, Vector, call, constant, fma
-
-_I32 = ir.IntType(32)
+from .vector import Vector, call, constant, fma
 
 
 @intrinsic
@@ -29,7 +26,7 @@ def nearer_tail(typingctx: Any, word: Any, like: Any) -> Any:
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         vector = args[1].type
-        w = builder.trunc(args[0], ir.VectorType(_I32, LANES))
+        w = args[0]
         other = builder.not_(w)
         low = builder.icmp_unsigned("<", w, other)
         tail = builder.uitofp(builder.select(low, w, other), vector)

@@ -10,7 +10,7 @@ All two-state units are spins here (`MRF.spin_form`); the arithmetic is that of 
 
 from __future__ import annotations
 
-from numba import njit, uint64
+from numba import njit, uint32, uint64
 
 from ...random import JOINT
 from ...simd.cache import kernel
@@ -41,7 +41,7 @@ def rise_of(base, now, before, slope, per_step):
 def words_of(joint, chain, step, tile, k0, k1):
     """Random bits for the h of the joint state, drawn at the end of the step before."""
     if joint is None:
-        z = splat(uint64(0))
+        z = splat(uint32(0))
         return z, z, z, z
     return philox(chain, step, tile, uint64(JOINT), k0, k1)
 

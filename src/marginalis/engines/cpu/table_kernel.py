@@ -15,12 +15,12 @@ from __future__ import annotations
 from numba import njit, uint32, uint64
 
 from ...simd.cache import kernel
-from ...simd.draws import INLINE, LOW, TILE, TWICE_LOG2_E, WORD, boltzmann, philox
-from ...simd.functions import SMALL, draw_spin, exp2_nonpositive, log, times_exp2
+from ...simd.draws import CALLED, INLINE, LOW, TILE, TWICE_LOG2_E, WORD, boltzmann, philox
+from ...simd.functions import SMALL, below_zero, draw_spin, exp2_nonpositive, log, rise, times_exp2
 from ...simd.lookup import COLUMNS, SPINS, as_numbers, draw_bit, lookups, table_of
 from ...simd.numbers import uniform
-from ...simd.vector import LANES, absolute, fma, lane_numbers, load, minus_absolute, scalar, splat, store, widen
-from .anneal_kernel import rise_of, under, words_of
+from ...simd.vector import LANES, fma, lane_numbers, load, scalar, splat, store, widen
+from .anneal_kernel import under, words_of
 
 PANEL = 16  # tiles of units, whose factors (1 + e) one logarithm takes
 SLICE = 32  # tables of a sum that are made at a time
@@ -88,17 +88,24 @@ def _sum_panel(coupling, panel, ready, tables, x, first, last, sums):
 def _factor(base, beta, slope, unit):
     """Return the field of a unit under β (or one of the same sign), and exp(−2|field|)."""
     if base is None:
-        return slope, exp2_nonpositive(minus_absolute(slope) * (beta * TWICE_LOG2_E))
+        return slope, exp2_nonpositive(below_zero(slope) * (beta * TWICE_LOG2_E))
     a = under(base, beta, slope, unit)
     return a, boltzmann(a)
 
 
 @njit(**INLINE)
 def _factor_before(base, near, beta_before, difference, slope, unit, e):
-    """Return exp(−2|field|) under the β before, from that under β where the step is small."""
-    if base is None and near:
-        return times_exp2(e, absolute(slope) * (difference * TWICE_LOG2_E))
+    """Return exp(−2|field|) under the β before, from that under β where the step is `near` (not None)."""
+    if base is None and near is not None:
+        return times_exp2(e, below_zero(slope) * (difference * -TWICE_LOG2_E))
     return _factor(base, beta_before, slope, unit)[1]
+
+
+@njit(**INLINE)
+def _plus_rise(linear, base, now, before, slope, per_step):
+    if base is None:
+        return linear - below_zero(slope)
+    return linear + rise(now, before, slope, per_step)
 
 
 @njit(**INLINE)
@@ -110,6 +117,74 @@ def _reach(slope, scale):
     return reach
 
 
+# The two that follow are functions of their own so that each has the registers to itself.
+
+
+@njit(**CALLED)
+def _weigh_panel(
+    near, up, panel, base_h, slope_h, beta, beta_before, difference, k, side_h, k0, k1, first_chain, first, last, sums,
+    h, log_weights, joint,
+):  # fmt: skip
+    """Add ln λ_k of the units of a panel to the weights of the blocks from `first` to `last`, and draw the units."""
+    zero = splat(beta - beta)
+    one = zero + 1.0
+    per_sums, tiles_h = sums.shape[1] * LANES, h.shape[1]
+    per_step = 1.0 / difference
+    for block in range(first, last):
+        chain = lane_numbers() + uint64(first_chain + block * LANES)
+        at_sums = (block - first) * per_sums
+        weight = load(log_weights, block * LANES)
+        linear, top, bottom, drawn = zero, one, one, zero
+        for tile in range(PANEL * panel, min(PANEL * (panel + 1), tiles_h)):
+            words = philox(chain, uint64(k), uint64(tile), side_h, k0, k1)
+            earlier = words_of(joint, chain, uint64(k - 1), uint64(tile), k0, k1)
+            bits = splat(uint32(0))
+            for m in range(TILE):
+                unit = TILE * tile + m
+                here = at_sums + (unit - TILE * PANEL * panel) * LANES
+                slope = fma(as_numbers(load(sums, here), zero), up[3][unit], splat(slope_h[unit]))
+                now, e = _factor(base_h, beta, slope, unit)
+                e_before = _factor_before(base_h, near, beta_before, difference, slope, unit, e)
+                before = under(base_h, beta_before, slope, unit)
+                # mAIS: ln 2cosh a_k − ln 2cosh a_{k−1}
+                linear = _plus_rise(linear, base_h, now, before, slope, per_step)
+                top, bottom = fma(top, e, top), fma(bottom, e_before, bottom)
+                if joint is not None:  # AIS: h·slope, with h from P_{k−1}(h|v)
+                    drawn = fma(draw_spin(before, e_before, earlier[m]), slope, drawn)
+                bits = draw_bit(bits, now, e, uniform(words[m], zero))
+            store(h, (block * tiles_h + tile) * LANES, bits)
+        weight = weight + widen(linear) * difference + widen(log(top / bottom))
+        on_joint = widen(drawn)
+        if panel == len(up[1]) - 1:  # the last sum is of v with its own slopes
+            own = TILE * tiles_h
+            total = as_numbers(load(sums, at_sums + (own - TILE * PANEL * panel) * LANES), on_joint)
+            rise_v = total * up[3][own]
+            weight, on_joint = weight + rise_v * difference, on_joint + rise_v
+        store(log_weights, block * LANES, weight)
+        if joint is not None:
+            store(joint, block * LANES, load(joint, block * LANES) + on_joint * difference)
+
+
+@njit(**CALLED)
+def _draw_panel(down, panel, base_v, slope_v, beta, k, side_v, k0, k1, first_chain, first, last, sums, v):
+    """Draw the units of a panel of the sampled side in the blocks from `first` to `last`."""
+    zero = splat(beta - beta)
+    per_sums, tiles_v = sums.shape[1] * LANES, v.shape[1]
+    for block in range(first, last):
+        chain = lane_numbers() + uint64(first_chain + block * LANES)
+        at_sums = (block - first) * per_sums
+        for tile in range(PANEL * panel, min(PANEL * (panel + 1), tiles_v)):
+            words = philox(chain, uint64(k), uint64(tile), side_v, k0, k1)
+            bits = splat(uint32(0))
+            for m in range(TILE):
+                unit = TILE * tile + m
+                here = at_sums + (unit - TILE * PANEL * panel) * LANES
+                slope = fma(as_numbers(load(sums, here), zero), down[3][unit], splat(slope_v[unit]))
+                a, e = _factor(base_v, beta, slope, unit)
+                bits = draw_bit(bits, a, e, uniform(words[m], zero))
+            store(v, (block * tiles_v + tile) * LANES, bits)
+
+
 @njit(nogil=True, error_model="numpy")
 def _anneal(
     up, down, slope_v, slope_h, base_v, base_h, betas, differences, seed, sides,
@@ -119,9 +194,7 @@ def _anneal(
     k0, k1 = seed & LOW, seed >> WORD
     side_v, side_h = uint64(sides[0]), uint64(sides[1])
     zero = splat(betas[0] - betas[0])
-    one = zero + 1.0
-    per_sums = sums.shape[1] * LANES
-    tiles_v, tiles_h = v.shape[1], h.shape[1]
+    tiles_v = v.shape[1]
     of_up, of_down = up[2][-1], down[2][-1]
     reach = _reach(slope_h, up[3])
     ready_up = ready_down = -1
@@ -143,59 +216,25 @@ def _anneal(
                     store(v, (block * tiles_v + tile) * LANES, bits)
         for k in range(from_step + 1, to_step + 1):
             beta, beta_before, difference = betas[k], betas[k - 1], differences[k - 1]
-            per_step = 1.0 / difference
             near = 0.0 <= difference * reach * TWICE_LOG2_E <= SMALL
             for panel in range(len(up[1])):
                 _sum_panel(up, panel, ready_up, tables, v, first, last, sums)
-                for block in range(first, last):
-                    chain = lane_numbers() + uint64(first_chain + block * LANES)
-                    at_sums = (block - first) * per_sums
-                    weight = load(log_weights, block * LANES)
-                    linear, top, bottom, drawn = zero, one, one, zero
-                    for tile in range(PANEL * panel, min(PANEL * (panel + 1), tiles_h)):
-                        words = philox(chain, uint64(k), uint64(tile), side_h, k0, k1)
-                        earlier = words_of(joint, chain, uint64(k - 1), uint64(tile), k0, k1)
-                        bits = splat(uint32(0))
-                        for m in range(TILE):
-                            unit = TILE * tile + m
-                            here = at_sums + (unit - TILE * PANEL * panel) * LANES
-                            slope = fma(as_numbers(load(sums, here), zero), up[3][unit], splat(slope_h[unit]))
-                            now, e = _factor(base_h, beta, slope, unit)
-                            e_before = _factor_before(base_h, near, beta_before, difference, slope, unit, e)
-                            before = under(base_h, beta_before, slope, unit)
-                            # mAIS: ln 2cosh a_k − ln 2cosh a_{k−1}
-                            linear = linear + rise_of(base_h, now, before, slope, per_step)
-                            top, bottom = fma(top, e, top), fma(bottom, e_before, bottom)
-                            if joint is not None:  # AIS: h·slope, with h from P_{k−1}(h|v)
-                                drawn = fma(draw_spin(before, e_before, earlier[m]), slope, drawn)
-                            bits = draw_bit(bits, now, e, uniform(words[m], zero))
-                        store(h, (block * tiles_h + tile) * LANES, bits)
-                    weight = weight + widen(linear) * difference + widen(log(top / bottom))
-                    on_joint = widen(drawn)
-                    if panel == len(up[1]) - 1:  # the last sum is of v with its own slopes
-                        own = TILE * tiles_h
-                        total = as_numbers(load(sums, at_sums + (own - TILE * PANEL * panel) * LANES), on_joint)
-                        rise_v = total * up[3][own]
-                        weight, on_joint = weight + rise_v * difference, on_joint + rise_v
-                    store(log_weights, block * LANES, weight)
-                    if joint is not None:
-                        store(joint, block * LANES, load(joint, block * LANES) + on_joint * difference)
+                if near:
+                    _weigh_panel(
+                        1, up, panel, base_h, slope_h, beta, beta_before, difference, k, side_h, k0, k1, first_chain,
+                        first, last, sums, h, log_weights, joint,
+                    )  # fmt: skip
+                else:
+                    _weigh_panel(
+                        None, up, panel, base_h, slope_h, beta, beta_before, difference, k, side_h, k0, k1, first_chain,
+                        first, last, sums, h, log_weights, joint,
+                    )  # fmt: skip
             if k < steps:
                 for panel in range(len(down[1])):
                     _sum_panel(down, panel, ready_down, tables, h, first, last, sums)
-                    for block in range(first, last):
-                        chain = lane_numbers() + uint64(first_chain + block * LANES)
-                        at_sums = (block - first) * per_sums
-                        for tile in range(PANEL * panel, min(PANEL * (panel + 1), tiles_v)):
-                            words = philox(chain, uint64(k), uint64(tile), side_v, k0, k1)
-                            bits = splat(uint32(0))
-                            for m in range(TILE):
-                                unit = TILE * tile + m
-                                here = at_sums + (unit - TILE * PANEL * panel) * LANES
-                                slope = fma(as_numbers(load(sums, here), zero), down[3][unit], splat(slope_v[unit]))
-                                a, e = _factor(base_v, beta, slope, unit)
-                                bits = draw_bit(bits, a, e, uniform(words[m], zero))
-                            store(v, (block * tiles_v + tile) * LANES, bits)
+                    _draw_panel(
+                        down, panel, base_v, slope_v, beta, k, side_v, k0, k1, first_chain, first, last, sums, v
+                    )
 
 
 @kernel(error_model="numpy")
