@@ -122,7 +122,7 @@ def as_words(typingctx: Any, x: Any) -> Any:
 
 @intrinsic
 def drawn(typingctx: Any, threshold: Any, likelier: Any, word: Any) -> Any:
-    """Return `likelier`, or its negative where the low 32 bits of a word are below the threshold."""
+    """Return `likelier`, or its negative where the random word is below the threshold."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         against = builder.icmp_unsigned("<", args[2], args[0])
