@@ -8,23 +8,31 @@
 struct Place { int x, y; };
 static Place threadIdx, blockIdx, blockDim, gridDim;
 static int blocks_x, blocks_y, block_size;
-static unsigned char shared_memory[1 << 18];
+static bool at_once; // all blocks, each with memory of its own
+static int running; // the block whose turn it is, then
+static unsigned char shared_memories[8][1 << 18];
+#define shared_memory shared_memories[running]
 #define SHARED_BYTES(name) unsigned char *name = shared_memory
 #define SHARED(type, name, from, count) const type *name = from
 #define SHARED_AFTER(type, name, before) type *name = (type *)shared_memory
 #define SYNC_WARP() pause_fiber()
 #define WRITE_BIT(word, lane, up) { if (up) word |= 1u << (lane); else word &= ~(1u << (lane)); }
 
-static const int MOST = 256;
+static const int MOST = 1024;
 static ucontext_t scheduler, fibers[MOST];
 static int current;
-static void pause_fiber()
-{
-    int mine = current;
-    swapcontext(&fibers[mine], &scheduler);
-    threadIdx.x = mine;
-}
+static void pause_fiber() { swapcontext(&fibers[current], &scheduler); }
 static void __syncthreads() { pause_fiber(); }
+
+// For threads that do not all do the same in between
+static void host_barrier(int number, int threads)
+{
+    static struct { int waiting, times; } barriers[8][16];
+    auto &barrier = barriers[running][number];
+    int times = barrier.times;
+    if (++barrier.waiting == threads) barrier.waiting = 0, ++barrier.times;
+    while (barrier.times == times) pause_fiber();
+}
 
 // All threads come by in turn: when one goes on, the others of its warp have left their values here.
 template <class T> struct Exchange {
@@ -87,26 +95,29 @@ template <class... A, void (*Kernel)(A...)> struct Host<Kernel> {
         static bool done[MOST];
         work = &call;
         blockDim.x = block_size, gridDim.x = blocks_x;
-        for (blockIdx.y = 0; blockIdx.y < blocks_y; ++blockIdx.y)
-            for (blockIdx.x = 0; blockIdx.x < blocks_x; ++blockIdx.x) {
-                int left = block_size;
-                for (int i = 0; i < block_size; ++i) {
-                    done[i] = false;
-                    getcontext(&fibers[i]);
-                    fibers[i].uc_stack.ss_sp = stacks[i];
-                    fibers[i].uc_stack.ss_size = sizeof stacks[i];
-                    fibers[i].uc_link = &scheduler;
-                    makecontext(&fibers[i], (void (*)()) + []() { (*work)(); done[current] = true; }, 0);
-                }
-                while (left)
-                    for (int i = 0; i < block_size; ++i)
-                        if (!done[i]) {
-                            current = threadIdx.x = i;
-                            swapcontext(&scheduler, &fibers[i]);
-                            left -= done[i];
-                        }
+        const int blocks = blocks_x * blocks_y, together = at_once ? blocks : 1, size = together * block_size;
+        for (int first = 0; first < blocks; first += together) {
+            for (int i = 0; i < size; ++i) {
+                done[i] = false;
+                getcontext(&fibers[i]);
+                fibers[i].uc_stack.ss_sp = stacks[i];
+                fibers[i].uc_stack.ss_size = sizeof stacks[i];
+                fibers[i].uc_link = &scheduler;
+                makecontext(&fibers[i], (void (*)()) + []() { (*work)(); done[current] = true; }, 0);
             }
+            for (int left = size; left;)
+                for (int i = 0; i < size; ++i)
+                    if (!done[i]) {
+                        current = i, running = i / block_size, threadIdx.x = i % block_size;
+                        blockIdx.x = (first + running) % blocks_x, blockIdx.y = (first + running) / blocks_x;
+                        swapcontext(&scheduler, &fibers[i]);
+                        left -= done[i];
+                    }
+        }
     }
 };
 
-extern "C" void set_launch(int x, int y, int threads) { blocks_x = x, blocks_y = y, block_size = threads; }
+extern "C" void set_launch(int x, int y, int threads, int all)
+{
+    blocks_x = x, blocks_y = y, block_size = threads, at_once = all;
+}

@@ -25,7 +25,7 @@ class HostDevice:
     """What `marginalis.gpu.device.Device` does, by the host."""
 
     def __init__(self, multiprocessors=1, free=1 << 30):
-        self.multiprocessors, self.free = multiprocessors, free
+        self.multiprocessors, self.free, self.shared_bytes = multiprocessors, free, 0
         self.number, self.launches, self.kernels = 0, [], {}
         self.folder = tempfile.TemporaryDirectory()
 
@@ -50,12 +50,12 @@ class HostDevice:
     def repeated(self, work):
         return work
 
-    def kernel(self, files, macros, name="anneal"):
+    def kernel(self, files, macros, name="anneal", at_once=False):
         library = self.library(files, {"NUMBERS": 1, **macros}, name)
 
         def launch(blocks, block, shared, *arguments):
             self.launches.append((blocks, block))
-            library.set_launch(*(blocks if isinstance(blocks, tuple) else (blocks, 1)), block)
+            library.set_launch(*(blocks if isinstance(blocks, tuple) else (blocks, 1)), block, at_once)
             types = [TYPES.get(type(x), ctypes.c_void_p) for x in arguments]
             given = [x.ctypes.data if isinstance(x, np.ndarray) else x if x is None else x.item() for x in arguments]
             assert all(x.flags.c_contiguous for x in arguments if isinstance(x, np.ndarray))

@@ -13,7 +13,7 @@ from cuda_host import COMPILER, HostDevice
 import marginalis as mg
 from marginalis import experiments
 from marginalis.engines import cuda, drive, workers
-from marginalis.engines.cuda import general, large, small
+from marginalis.engines.cuda import general, large, resident, small
 from marginalis.exact import ways
 from marginalis.gpu import device as gpu
 from marginalis.sampling.mixture import Mixture
@@ -118,10 +118,22 @@ BIG = random_rbm(np.random.default_rng(6), 40, 70, units=("binary", "spin"), sca
 
 @pytest.mark.parametrize(("method", "base"), [("ais", "biases"), ("mais-h", "uniform")])
 def test_large_models(on, monkeypatch, method, base):
-    if base == "uniform":  # as if there were many chains
-        monkeypatch.setattr(large, "_FEW", large._MANY)
-    options = dict(method=method, base=base, precision="single", steps=4, chains=130)
-    agree(BIG, large, 5e-5, **options, resample=0.99, populations=2)
+    """In whatever way the work is cut up, the bits are the same: tiles of two sizes, and weights that stay."""
+    options = dict(method=method, base=base, precision="single", steps=4, chains=130, resample=0.99, populations=2)
+    found = []
+    with monkeypatch.context() as patch:
+        patch.setattr(on, "shared_bytes", 0)
+        for cut in (large._FEW, large._MANY)[base == "uniform" :]:
+            patch.setattr(large, "_FEW", cut)
+            found.append(agree(BIG, large, 5e-5, **options))
+    if on is HOST:  # two blocks of several teams
+        monkeypatch.setattr(on, "shared_bytes", 60_000)
+        monkeypatch.setattr(on, "multiprocessors", 2)
+    monkeypatch.setattr(resident, "_MANY", 0 if base == "uniform" else 1 << 30)
+    plan = make_plan(BIG, **options)
+    assert large.Population(plan, large.Population.prepare(plan, on), range(130)).groups is not None
+    found.append(agree(BIG, large, 5e-5, **options))
+    assert all(np.array_equal(found[0], other) for other in found)
 
 
 def test_bands_of_a_deep_model(on, monkeypatch):
@@ -267,10 +279,11 @@ def test_the_papers_table_by_processes(tmp_path):
 
 def test_the_kernels_compile_with_nvrtc():
     nvrtc = pytest.importorskip("cupy.cuda.nvrtc", exc_type=ImportError)
-    for file, macros in (
-        (small.SOURCE, {"NV": 20, "NH": 40, "GROUP": 8, "NUMBERS": 1}),
-        (large.SOURCE, {"SUMMED": 1, "JOINT": 1, "ROWS": 64, "HALVES": 2, "BLOCKS": 2}),
-        (general.SOURCE, {"KIND_V": 0, "KIND_H": 0, "LATERAL": 1, "SPINS": 1, "LENGTH_UP": 0, "LENGTH_AFTER": 4}),
+    for files, macros in (
+        ([small.SOURCE], {"NV": 20, "NH": 40, "GROUP": 8, "NUMBERS": 1}),
+        (large.STREAMED, {"SUMMED": 1, "JOINT": 1, "ROWS": 64, "HALVES": 2, "BLOCKS": 2}),
+        (large.RESIDENT, {"JOINT": 1, "HALVES": 2, "TEAMS": 2, "TEAM": 256}),
+        ([general.SOURCE], {"KIND_V": 0, "KIND_H": 0, "LATERAL": 1, "SPINS": 1, "LENGTH_UP": 0, "LENGTH_AFTER": 4}),
     ):
-        program = nvrtc.createProgram(gpu.kernel_source(file), "kernel.cu", (), ())
+        program = nvrtc.createProgram(gpu.kernel_source(*files), "kernel.cu", (), ())
         nvrtc.compileProgram(program, ("-arch=compute_80", *gpu.compiler_options(macros)))

@@ -67,16 +67,19 @@ def sum_on_gpu(model: Natural | SignedForm, units: tuple[TwoState, TwoState], de
     )  # fmt: skip
     count = 1 << (n - 2 * _PART)
     blocks = min(count, 8 * device.multiprocessors)
-    mantissas = device.zeros((blocks, 1 << _PART), np.float64)
-    exponents = device.upload(np.full((blocks, 1 << _PART), -(1 << 29), np.int32))
+    # together, for there to be one journey back
+    places = blocks << _PART
+    sums = device.upload(np.concatenate([np.zeros(2 * places, np.int32), np.full(places, -(1 << 29), np.int32)]))
     kernel = device.kernel([SOURCE], {}, "sum_states")
     chunk = max(blocks, int(_LAUNCH_SECONDS * PAIRS_PER_SECOND / (m * 4.0**_PART)))
     for first in range(0, count, chunk):
         part = np.uint64(first), np.int32(min(chunk, count - first))
-        kernel(blocks, 1 << _PART, 8 * m << _PART, *fixed, *part, mantissas, exponents)
-        device.wait()
+        kernel(blocks, 1 << _PART, 8 * m << _PART, *fixed, *part, sums, sums[2 * places :])
+        if first + chunk < count:
+            device.wait()
         tick(min(1.0, (first + chunk) / count))
-    sums, powers = device.download(mantissas), device.download(exponents).astype(np.float64)
+    found = device.download(sums)
+    powers = found[2 * places :].astype(np.float64)
     most = powers.max()
-    scaled = math.fsum((sums * np.exp2(powers - most)).ravel())
+    scaled = math.fsum(found[: 2 * places].view(np.float64) * np.exp2(powers - most))
     return (math.log2(scaled) + float(most) - padding) * math.log(2.0)

@@ -27,6 +27,7 @@ from .table1 import EXPERIMENT as TABLE1
 
 EXPERIMENTS = {e.name: e for e in (TABLE1, APE_TEMPERATURE, SIZE_RATIO, CONVERGENCE)}
 STORE = "results.sqlite"
+_ON_GPU = 0.02  # seconds of a piece, about
 _PROCESSES = 6  # that feed a GPU: Table I took 22 s with 5 or 8 of them, 26 s with 16
 
 
@@ -119,7 +120,8 @@ def _run(
 
     with at_work(options, e.name) as (workers, tick):
         measure = partial(_measure, e.name, seed, chains, engine)
-        call_each(measure, items, receive, workers.pool, workers.threads, tick)
+        guess = _ON_GPU if engine == "cuda" else 5.0
+        call_each(measure, items, receive, workers.pool, workers.threads, tick, guess)
     after = _read(store, e, count, whole=True)
     columns = Columns.of(after.means)
     rows = e.summarise(columns)

@@ -51,6 +51,10 @@ class Contents(NamedTuple):
 class Store(Database):
     """The results of one or more experiments."""
 
+    # thousands of small pieces would wait for the disk longer than they take to run; a killed run loses none of them,
+    # and what a power cut takes with it is done again
+    synchronous = "NORMAL"
+
     def __init__(self, path: Path) -> None:
         super().__init__(path, TABLES, later=("time",))
         self._run = secrets.token_hex(8)

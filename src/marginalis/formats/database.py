@@ -31,6 +31,7 @@ class Database:
     kind = "store of results"
     other = "choose another --out"  # what to do about a file that is of no use
     format = 1
+    synchronous = "FULL"  # what is written is on the disk before the run goes on
 
     def __init__(self, path: Path, tables: Mapping[str, str], later: tuple[str, ...] = ()) -> None:
         """`tables` are the columns of each; an older file may lack those named in `later`."""
@@ -44,7 +45,9 @@ class Database:
             raise ValueError(f"{path} is not a {self.kind}: {error}") from None
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=60.0, check_same_thread=False, isolation_level=None)
+        db = sqlite3.connect(self.path, timeout=60.0, check_same_thread=False, isolation_level=None)
+        db.execute(f"PRAGMA synchronous={self.synchronous}")
+        return db
 
     def _make_tables(self) -> None:
         """Make the tables of a new file, or find them as they were made."""

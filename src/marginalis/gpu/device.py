@@ -38,6 +38,7 @@ class Device:
         self._cupy, self._here = cupy, cupy.cuda.Device(number)
         self.number = number
         self.multiprocessors = int(self._here.attributes["MultiProcessorCount"])
+        self.shared_bytes = int(self._here.attributes["MaxSharedMemoryPerBlockOptin"])  # of one of them
         self._lock = threading.Lock()
         self._kernels: dict[Any, Any] = {}
 
@@ -82,8 +83,13 @@ class Device:
 
         return again
 
-    def kernel(self, files: Sequence[Path], macros: Mapping[str, object], name: str = "anneal") -> Callable[..., None]:
-        """Return a kernel as a function of its blocks, the threads of each, shared bytes and arguments."""
+    def kernel(
+        self, files: Sequence[Path], macros: Mapping[str, object], name: str = "anneal", at_once: bool = False
+    ) -> Callable[..., None]:
+        """Return a kernel as a function of its blocks, the threads of each, shared bytes and arguments.
+
+        `at_once` if its blocks wait for each other: then all of them run, or it is an error.
+        """
         key = (tuple(files), tuple(sorted(macros.items(), key=str)), name)
         with self._lock:
             if key not in self._kernels:
@@ -98,7 +104,8 @@ class Device:
                 if shared > 48 << 10:  # more than what any kernel gets
                     compiled.max_dynamic_shared_size_bytes = shared
                 given = tuple(np.uint64(0) if x is None else x for x in arguments)
-                compiled(blocks if isinstance(blocks, tuple) else (blocks,), (block,), given, shared_mem=shared)
+                grid = blocks if isinstance(blocks, tuple) else (blocks,)
+                compiled.kernel(grid, (block,), given, shared_mem=shared, enable_cooperative_groups=at_once)
 
         return launch
 

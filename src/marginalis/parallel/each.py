@@ -13,8 +13,6 @@ from .share import share_out
 from .tasks import Reply
 from .threads import Tick, run_jobs
 
-_SECONDS = 5.0  # guess of what a call takes
-
 
 @dataclass(frozen=True)
 class Calls:
@@ -34,9 +32,11 @@ def call_each(
     pool: Pool | None,
     threads: int,
     tick: Tick,
+    seconds: float = 5.0,
 ) -> None:
     """Have ``function(item, heed)`` called for every item; ``receive(number, result)`` gets what comes back, at once.
 
+    `seconds` is a guess of what a call takes, for a pool, which gets calls of a second or two at a time.
     A function that takes long calls `heed` with its progress, which raises an error when the others have stopped. For a
     pool it must be one that can be pickled, as those of a module can.
     """
@@ -46,7 +46,7 @@ def call_each(
             for number, result in zip(part, reply.result, strict=True):
                 receive(number, result)
 
-        ledger = Ledger(len(items), _SECONDS)
+        ledger = Ledger(len(items), seconds)
         share_out(pool, Calls(function), ledger, receive_some, tick, lambda part: items[part.start : part.stop])
         return
     stop = threading.Event()

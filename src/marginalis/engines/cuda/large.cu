@@ -1,20 +1,17 @@
-// Large dense models of spins, two independent sides: half a step of all chains is one product of matrices.
+// Large dense models of spins, two independent sides: half a step of all chains is a product of matrices.
 //
 // Spins are bits, [chain][word]; the weights into a unit are whole numbers of 24 bits times a power of 2 of its own, cut
 // into three signed bytes, so that tensor cores add them up without rounding: the fields do not depend on how the work
 // is cut up. What a chain's weight gains goes in whole numbers as well, four units at a time, which share a call of
-// Philox. A block takes ROWS chains and 64 units, a warp 16 or 32 chains (HALVES) and 32 units; SUMMED is the half step that sums a side out.
+// Philox. Here is what two kernels share: `resident.cu`, for weights that all fit into the multiprocessors, and
+// `streamed.cu`, for others. A warp takes 16·HALVES chains and 32 units at a time.
 //
 // Bit b of an input word is the input with number 8j + q + 4r of its 32, in byte j of register r of the threads with
-// lane % 4 = q: so shifting the word makes the operand. Likewise units are dealt to columns so that a thread gets four
-// neighbours. `large.py` packs the weights accordingly.
-
-#define THREADS (4 * ROWS / HALVES)
-#define DEPTH 2 // groups of 32 inputs that are fetched together; bands are whole numbers of them
-#define STAGES 4 // such fetches under way
-#define PIECE (2 * 6 * 32) // for 32 inputs: two warps, six times two products, 32 lanes
+// lane % 4 = q: so shifting the word makes the operand. Likewise units are dealt to columns so that a thread gets eight
+// neighbours, which make a byte of the word that is drawn. `large.py` packs the weights accordingly.
 
 struct alignas(16) Operands2 { u32 of[4]; }; // of two products
+template <class T> struct alignas(16) Four { T of[4]; };
 
 FORCED void multiply(int *c, const u32 *a, u32 b0, u32 b1)
 {
@@ -27,7 +24,17 @@ FORCED void multiply(int *c, const u32 *a, u32 b0, u32 b1)
 #endif
 }
 
-// Start to copy 16 bytes into shared memory
+// Read what another multiprocessor may have written a moment ago
+template <class T> FORCED T read_through(const T *from)
+{
+#ifdef __CUDACC__
+    return __ldcg(from);
+#else
+    return *from;
+#endif
+}
+
+// Start to copy 16 bytes into shared memory; say that these were some; wait for all but the last few of those
 FORCED void fetch(void *to, const void *from)
 {
 #ifdef __CUDACC__
@@ -36,14 +43,21 @@ FORCED void fetch(void *to, const void *from)
     host_copy(to, from, 16);
 #endif
 }
-
 #ifdef __CUDACC__
 #define FETCHED() asm volatile("cp.async.commit_group;")
-#define WAIT_FETCHES(n) asm volatile("cp.async.wait_group %0;" ::"n"(n))
+#define WAIT_FETCHES(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
 #else
 #define FETCHED()
 #define WAIT_FETCHES(n)
 #endif
+
+// The operands that two input words make, of the chains g and g + 8 of sixteen
+FORCED void spread(u32 *a, u32 upper, u32 lower, int q)
+{
+    upper >>= q, lower >>= q;
+    a[0] = upper & 0x01010101u, a[1] = lower & 0x01010101u;
+    a[2] = (upper >> 4) & 0x01010101u, a[3] = (lower >> 4) & 0x01010101u;
+}
 
 FORCED int rounded(float x)
 {
@@ -54,112 +68,106 @@ FORCED int rounded(float x)
 #endif
 }
 
-// `packed`: [64 units][32 inputs][PIECE]; `bands`: for each 64 units the first and the last group of 32 inputs that
-// matter. Of every unit: `scale` of its weights, its own field at β = 0 (`bases`) and the slope of that, and the sums of
-// the weights into it (`high`, `low`: an input is 2·bit − 1). `gained`: whole numbers times 1/`unit`, by chain: of ln Λ, and of ln W for AIS. `rises`: slopes of −E_k in β,
-// times `unit_v`, for even and odd k. The step is k = *clock + ahead, so that the same launches serve again.
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) half_step(
-    const u32 *in, int in_words, u32 *out, int out_words, int units, const Operands2 *packed, const int *bands,
-    const real *scale, const real *slopes, const real *bases, const int *high, const int *low,
-    const real *betas, const double *differences, KEYS, u32 side, u32 first, int chains,
-    const int *clock, int ahead, real unit, real unit_v, long long *gained, long long *gained_joint, long long *rises, double *weights, double *joint)
+typedef int Sums[HALVES][4][3][4]; // for each sixteen chains, eight columns and byte, what a thread has of a product
+
+// Add the products of 32 inputs
+FORCED void add_products(Sums &sums, const u32 (&a)[HALVES][4], const Operands2 *weights)
 {
-    SHARED_BYTES(bytes);
-    Operands2 *stages = (Operands2 *)bytes;
-    u32 *bits = (u32 *)(bytes + STAGES * DEPTH * PIECE * sizeof(Operands2));
-    const Keys keys = GIVEN_KEYS;
-    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, g = lane / 4, q = lane % 4;
-    const int row0 = blockIdx.x * ROWS, tile = blockIdx.y, stride = in_words | 1; // odd: no two rows in one bank
-    const int k = ahead + (clock ? *clock : 0);
-    const int from = bands[2 * tile], to = bands[2 * tile + 1];
-    packed += (long)tile * in_words * PIECE;
-
-    int next = from; // to be fetched
-#define FETCH_STAGE(s) \
-    if (next < to) \
-        for (int i = thread; i < DEPTH * PIECE; i += THREADS) \
-            fetch(stages + (s) * DEPTH * PIECE + i, packed + (long)next * PIECE + i); \
-    FETCHED(); \
-    next += DEPTH
 #pragma unroll
-    for (int s = 0; s < STAGES - 1; ++s) { FETCH_STAGE(s); }
-    for (int i = thread; i < ROWS * in_words; i += THREADS) {
-        int row = i / in_words, word = i % in_words;
-        bits[row * stride + word] = row0 + row < chains ? in[(long)(row0 + row) * in_words + word] : 0u;
-    }
-
-    int sums[HALVES][4][3][4] = {};
-    const int my_row = warp / 2 * 16 * HALVES + g, mine = warp % 2 * 6 * 32; // rows and operands of this warp
-    int stage = 0;
-    for (int at = from; at < to; at += DEPTH) {
-        WAIT_FETCHES(STAGES - 2);
-        __syncthreads();
-        { FETCH_STAGE((stage + STAGES - 1) % STAGES); }
+    for (int p = 0; p < 6; ++p) {
+        const Operands2 b = weights[p * 32];
 #pragma unroll
-        for (int d = 0; d < DEPTH; ++d) {
-            u32 a[HALVES][4];
+        for (int two = 0; two < 2; ++two)
 #pragma unroll
             for (int half = 0; half < HALVES; ++half) {
-                u32 upper = bits[(my_row + 16 * half) * stride + at + d] >> q;
-                u32 lower = bits[(my_row + 16 * half + 8) * stride + at + d] >> q;
-                a[half][0] = upper & 0x01010101u, a[half][1] = lower & 0x01010101u;
-                a[half][2] = (upper >> 4) & 0x01010101u, a[half][3] = (lower >> 4) & 0x01010101u;
+                const int j = (2 * p + two) / 3, byte = (2 * p + two) % 3;
+                multiply(sums[half][j][byte], a[half], b.of[2 * two], b.of[2 * two + 1]);
             }
-            const Operands2 *piece = stages + (stage * DEPTH + d) * PIECE + mine + lane;
-#pragma unroll
-            for (int p = 0; p < 6; ++p) {
-                Operands2 b = piece[p * 32];
-#pragma unroll
-                for (int half = 0; half < HALVES; ++half) {
-                    multiply(sums[half][2 * p / 3][2 * p % 3], a[half], b.of[0], b.of[1]);
-                    multiply(sums[half][(2 * p + 1) / 3][(2 * p + 1) % 3], a[half], b.of[2], b.of[3]);
-                }
-            }
-        }
-        stage = (stage + 1) % STAGES;
     }
+}
 
-    const real beta = betas[k];
-#ifdef SUMMED
-    const real beta_before = betas[k - 1], step_size = (real)differences[k - 1];
-#ifdef BASE
-    const real per_step = (real)(1.0 / differences[k - 1]);
-#endif
-#endif
-    u32 drawn[2 * HALVES] = {}; // of the rows of this thread
-    int gain[2 * HALVES] = {}, with_h[2 * HALVES] = {};
+// A side that is drawn. Of every unit: `scale` of its weights, the slope of its own field and that at β = 0 (`bases`),
+// and the sums of the weights into it (`high`, `low`: an input is 2·bit − 1).
+struct Side {
+    const real *scale, *slopes, *bases;
+    const int *high, *low;
+    int units;
+    u32 number;
+};
+#define SIDE(end) \
+    const real *scale##end, const real *slopes##end, const real *bases##end, const int *high##end, const int *low##end, \
+        int units##end, u32 side##end
+#define GIVEN_SIDE(end) {scale##end, slopes##end, bases##end, high##end, low##end, units##end, side##end}
+
+// What is added up, by chain: whole numbers times 1/`unit`, of ln Λ and, for AIS, of ln W; slopes of −E_k in β times
+// `unit_v`, for even and odd k; and log-weights
+struct Gains {
+    real unit, unit_v;
+    long long *marginal, *joint, *rises;
+    double *weights, *weights_joint;
+    int chains;
+};
+#define GAINS \
+    real unit, real unit_v, long long *gained, long long *gained_joint, long long *rises, double *weights, \
+        double *joint, int chains
+#define GIVEN_GAINS {unit, unit_v, gained, gained_joint, rises, weights, joint, chains}
+
+// Of the chains of a thread, row, row + 8, …: a byte of spins that are up, and what their weights gain
+#define CHAINS (2 * HALVES)
+struct Drawn {
+    u32 bits[CHAINS];
+    int gain[CHAINS], with_h[CHAINS];
+};
+
+template <class T> FORCED Four<T> four(const T *from) { return *(const Four<T> *)from; }
+
+// The slopes in β of the fields of four units from `at`, the first or second four of a thread
+FORCED void find_slopes(real (&slopes)[CHAINS][8], int second, const Sums &sums, int at, const Side &side)
+{
+    const Four<real> scales = four(side.scale + at), own = four(side.slopes + at);
+    const Four<int> highs = four(side.high + at), lows = four(side.low + at);
 #pragma unroll
-    for (int pair = 0; pair < 2; ++pair) {
-        const int at = 64 * tile + 32 * (warp % 2) + 16 * pair + 4 * q;
-        real scales[4], own[4], base[4];
-        int highs[4], lows[4];
+    for (int i = 0; i < CHAINS; ++i)
 #pragma unroll
         for (int m = 0; m < 4; ++m) {
-            scales[m] = scale[at + m], own[m] = slopes[at + m], base[m] = bases[at + m];
-            highs[m] = high[at + m], lows[m] = low[at + m];
+            const int j = 2 * second + m / 2, c = 2 * (i % 2) + m % 2;
+            int more = 2 * (sums[i / 2][j][2][c] * 256 + sums[i / 2][j][1][c]) - highs.of[m];
+            int less = 2 * sums[i / 2][j][0][c] - lows.of[m];
+            real scale = scales.of[m];
+            slopes[i][4 * second + m] =
+                multiply_add((real)more, (real)256 * scale, multiply_add((real)less, scale, own.of[m]));
         }
+}
+
+// Draw these units at step k; `summed` if the side is summed out
+template <bool summed>
+FORCED void draw_four(
+    Drawn &drawn, const real (&slopes)[CHAINS][8], int second, int at, u32 chain, int k, const Side &side,
+    const real *betas, const double *differences, const Gains &gains, const Keys &keys)
+{
+    const Four<real> own = four(side.slopes + at), base = four(side.bases + at);
+    const real beta = betas[k];
+    real beta_before = beta, step_size = (real)0;
+    if (summed) beta_before = betas[k - 1], step_size = (real)differences[k - 1];
+#ifdef BASE
+    const real per_step = summed ? (real)(1.0 / differences[k - 1]) : (real)0;
+#endif
 #pragma unroll
-        for (int i = 0; i < 2 * HALVES; ++i) {
-            const u32 chain = first + row0 + my_row + 8 * i;
-            Words words = philox(chain, k, at / 4, side, keys);
+    for (int i = 0; i < CHAINS; ++i) {
+        Words words = philox(chain + 8 * i, k, at / 4, side.number, keys);
 #ifdef JOINT
-            Words earlier = philox(chain, k - 1, at / 4, SIDE_JOINT, keys);
-            real on_joint = (real)0;
+        Words earlier = words;
+        if (summed) earlier = philox(chain + 8 * i, k - 1, at / 4, SIDE_JOINT, keys);
+        real on_joint = (real)0;
 #endif
-#ifdef SUMMED
-            real top = (real)1, bottom = (real)1;
-#endif
-            real linear = (real)0;
+        real top = (real)1, bottom = (real)1, linear = (real)0;
 #pragma unroll
-            for (int m = 0; m < 4; ++m) {
-                const int j = 2 * pair + m / 2, c = 2 * (i % 2) + m % 2;
-                int more = 2 * (sums[i / 2][j][2][c] * 256 + sums[i / 2][j][1][c]) - highs[m];
-                int less = 2 * sums[i / 2][j][0][c] - lows[m];
-                real slope = multiply_add((real)more, (real)256 * scales[m], multiply_add((real)less, scales[m], own[m]));
-                real now = multiply_add(slope, beta, base[m]), e = boltzmann(now);
-                bool up = spin_up(now, e, words.w[m]);
-#ifdef SUMMED
-                real was = multiply_add(slope, beta_before, base[m]), e_before = boltzmann(was);
+        for (int m = 0; m < 4; ++m) {
+            real slope = slopes[i][4 * second + m];
+            real now = multiply_add(slope, beta, base.of[m]), e = boltzmann(now);
+            bool up = spin_up(now, e, words.w[m]);
+            if (summed) {
+                real was = multiply_add(slope, beta_before, base.of[m]), e_before = boltzmann(was);
 #ifdef BASE
                 linear += rise(now, was, slope, per_step);
 #else
@@ -169,59 +177,84 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) half_step(
 #ifdef JOINT
                 on_joint += spin_up(was, e_before, earlier.w[m]) ? slope : -slope;
 #endif
-#else
-                linear += up ? own[m] : -own[m];
-#endif
-                drawn[i] |= (u32)up << (16 * pair + 4 * q + m);
+            } else {
+                linear += up ? own.of[m] : -own.of[m];
             }
-            if (at < units) {
-#ifdef SUMMED
-                gain[i] += rounded(multiply_add(linear, step_size, logarithm(quotient(top, bottom))) * unit);
-#ifdef JOINT
-                with_h[i] += rounded(on_joint * step_size * unit);
-#endif
-#else
-                gain[i] += rounded(linear * unit_v);
-#endif
-            }
+            if (up) drawn.bits[i] |= 1u << (4 * second + m);
         }
-    }
-#pragma unroll
-    for (int i = 0; i < 2 * HALVES; ++i) {
-        const int row = row0 + my_row + 8 * i;
-#pragma unroll
-        for (int other = 1; other < 4; other *= 2) {
-            drawn[i] |= __shfl_xor_sync(0xffffffffu, drawn[i], other);
-            gain[i] += __shfl_xor_sync(0xffffffffu, gain[i], other);
+        // no branches: so the arithmetic of several chains is interleaved
+        const int there = at < side.units ? -1 : 0;
+        if (summed) {
+            int gain = rounded(multiply_add(linear, step_size, logarithm(quotient(top, bottom))) * gains.unit);
+            drawn.gain[i] += gain & there;
 #ifdef JOINT
-            with_h[i] += __shfl_xor_sync(0xffffffffu, with_h[i], other);
+            drawn.with_h[i] += rounded(on_joint * step_size * gains.unit) & there;
 #endif
+        } else {
+            drawn.gain[i] += rounded(linear * gains.unit_v) & there;
         }
-        if (q || row >= chains) continue;
-        out[(long)row * out_words + 2 * tile + warp % 2] = drawn[i];
-#ifdef SUMMED
-        atomicAdd((u64 *)gained + row, (u64)(long long)gain[i]);
-#ifdef JOINT
-        atomicAdd((u64 *)gained_joint + row, (u64)(long long)with_h[i]);
-#endif
-        if (tile == 0 && warp % 2 == 0) {
-            double rise_v = (double)rises[(long)(k - 1 & 1) * chains + row] / (double)unit_v * differences[k - 1];
-            rises[(long)(k & 1) * chains + row] = 0;
-            weights[row] += rise_v;
-#ifdef JOINT
-            joint[row] += rise_v;
-#endif
-        }
-#else
-        atomicAdd((u64 *)rises + (long)(k & 1) * chains + row, (u64)(long long)gain[i]);
-#endif
     }
 }
 
-#ifndef SUMMED
-extern "C" __global__ void set_clock(int *clock, int add, int to)
+// Sums over the four threads of some chains: each thread gets those of one chain, the lower ones first
+FORCED int add_up(const int *of, int q)
 {
-    *clock = add ? *clock + add : to;
+    int sum;
+    if (CHAINS == 4) {
+        int low = q & 2 ? of[0] : of[CHAINS - 2], high = q & 2 ? of[1] : of[CHAINS - 1];
+        low = (q & 2 ? of[CHAINS - 2] : of[0]) + __shfl_xor_sync(0xffffffffu, low, 2);
+        high = (q & 2 ? of[CHAINS - 1] : of[1]) + __shfl_xor_sync(0xffffffffu, high, 2);
+        sum = (q & 1 ? high : low) + __shfl_xor_sync(0xffffffffu, q & 1 ? low : high, 1);
+    } else {
+        sum = (q & 2 ? of[1] : of[0]) + __shfl_xor_sync(0xffffffffu, q & 2 ? of[0] : of[1], 2);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    }
+    return sum;
+}
+
+// Draw 32 units of the chains row, row + 8, … into the word of that number, and leave what their weights gain
+template <bool summed>
+FORCED void draw(
+    const Sums &sums, int word, int q, int row, u32 first, u32 *out, int out_words, int k, const Side &side,
+    const real *betas, const double *differences, const Gains &gains, const Keys &keys)
+{
+    Drawn drawn = {};
+    const int at = 32 * word + 8 * q;
+    real slopes[CHAINS][8];
+#pragma unroll
+    for (int second = 0; second < 2; ++second) find_slopes(slopes, second, sums, at + 4 * second, side);
+#pragma unroll
+    for (int second = 0; second < 2; ++second)
+        draw_four<summed>(
+            drawn, slopes, second, at + 4 * second, first + row, k, side, betas, differences, gains, keys);
+    unsigned char *byte = (unsigned char *)(out + (long)row * out_words + word) + q;
+#pragma unroll
+    for (int i = 0; i < CHAINS; ++i)
+        if (row + 8 * i < gains.chains) byte[32 * i * out_words] = (unsigned char)drawn.bits[i];
+
+    const int gain = add_up(drawn.gain, q);
+#ifdef JOINT
+    const int with_h = summed ? add_up(drawn.with_h, q) : 0;
+#endif
+    row += CHAINS == 4 ? 8 * q : 4 * (q & 2);
+    if (row >= gains.chains || CHAINS == 2 && q & 1) return;
+    long long *rises = gains.rises + row, *now = rises + (long)(k & 1) * gains.chains;
+    if (!summed) {
+        atomicAdd((u64 *)now, (u64)(long long)gain);
+        return;
+    }
+    atomicAdd((u64 *)gains.marginal + row, (u64)(long long)gain);
+#ifdef JOINT
+    atomicAdd((u64 *)gains.joint + row, (u64)(long long)with_h);
+#endif
+    if (word != 0) return; // the first units also weigh what the other side has got
+    long long before = read_through(rises + (long)(k - 1 & 1) * gains.chains);
+    double rise_v = (double)before / (double)gains.unit_v * differences[k - 1];
+    *now = 0;
+    gains.weights[row] += rise_v;
+#ifdef JOINT
+    gains.weights_joint[row] += rise_v;
+#endif
 }
 
 // Draw the sampled side from the base, if it is fresh, and weigh what it has
@@ -249,4 +282,3 @@ extern "C" __global__ void start(
     }
     rises[(long)(k & 1) * chains + row] = gain;
 }
-#endif

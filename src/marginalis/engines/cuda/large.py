@@ -1,4 +1,4 @@
-"""Large dense models of spins on two independent sides: plans laid out for `large.cu`."""
+"""Large dense models of spins on two independent sides: plans laid out for `resident.cu` and `streamed.cu`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from ...checks import Array
 from ...gpu.device import Device
 from ...sampling.plan import Plan
 from ...sampling.signed import signed_path
+from . import resident
 from .population import OnDevice, Prepared, prepared
 
 SOURCE = Path(__file__).with_name("large.cu")
-_UNITS, _INPUTS = 64, 32  # units of a block; inputs of one product
+RESIDENT, STREAMED = ([SOURCE, SOURCE.with_name(name)] for name in ("resident.cu", "streamed.cu"))
+_UNITS, _INPUTS = 64, 32  # units of a block; inputs of one product, and units of a warp
 _MANY, _FEW = (128, 2, 2), (64, 1, 2)  # chains of a block and, in sixteens, of a warp; blocks per multiprocessor
 _STAGES = 4 * 2 * 2 * 6 * 32 * 16  # bytes of weights in shared memory
 _MOST_WORDS = 92  # of a chain's spins, to fit beside them
 _MOST_NUMBER = 8_300_000  # what three signed bytes can hold, nearly
 _FULL = 100  # couplings that are zero are as cheap as others, which are this many times cheaper than in lists
-_ANY: dict[str, object] = {"ROWS": 64, "HALVES": 2, "BLOCKS": 1}  # for what has nothing to do with them
+_ANY: dict[str, object] = {"ROWS": 64, "HALVES": 2, "BLOCKS": 1, "SUMMED": 0}  # for what has nothing to do with them
 _SPAN = 20  # steps that are launched as one
 _SECONDS = 1.2e-14  # of a chain·step and coupling, about
 
@@ -36,7 +38,8 @@ class Half(NamedTuple):
     out_words: int
     units: int
     weights: tuple[Any, Any]  # packed, and their bands
-    columns: tuple[Any, ...]  # scale, slope, base, high, low
+    columns: tuple[Any, ...]  # scale, slope, base, high, low, and the number of units
+    bands: NDArray[np.int32]  # of each 32 units, on the host
 
 
 class LaidOut(NamedTuple):
@@ -65,25 +68,22 @@ def serves(plan: Plan) -> bool:
     return not sp.issparse(w) or _band_area(w) + _band_area(w.T) <= 2 * _FULL * w.nnz
 
 
-def _bands(filled: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """First and last group of inputs that matter for each 64 units, from whether a group matters, [group, 64 units]."""
-    groups = len(filled)
+def _bands(weights: Any, width: int) -> NDArray[np.int32]:
+    """First and last group of 32 inputs that matter for each so many units; for 64, by twos."""
+    n, m = weights.shape
+    rows, columns = sp.coo_array(weights).coords if sp.issparse(weights) else np.nonzero(weights)
+    filled = np.zeros((-(-n // _INPUTS), -(-m // width)), dtype=bool)
+    filled[rows // _INPUTS, columns // width] = True
     some = filled.any(axis=0)
     first = np.where(some, filled.argmax(axis=0), 0)
-    last = np.where(some, groups - filled[::-1].argmax(axis=0), 0)
-    return np.stack([first // 2 * 2, (last + 1) // 2 * 2], axis=1).astype(np.int32)  # two at a time
-
-
-def _filled(weights: Any, words: int, tiles: int) -> NDArray[np.bool_]:
-    rows, columns = sp.coo_array(weights).coords if sp.issparse(weights) else np.nonzero(weights)
-    filled = np.zeros((words, tiles), dtype=bool)
-    filled[rows // _INPUTS, columns // _UNITS] = True
-    return filled
+    last = np.where(some, len(filled) - filled[::-1].argmax(axis=0), 0)
+    if width == _UNITS:
+        first, last = first // 2 * 2, (last + 1) // 2 * 2
+    return np.stack([first, last], axis=1).astype(np.int32)
 
 
 def _band_area(weights: Any) -> int:
-    n, m = weights.shape
-    bands = _bands(_filled(weights, -(-n // _INPUTS), -(-m // _UNITS)))
+    bands = _bands(weights, _UNITS)
     return _INPUTS * _UNITS * int((bands[:, 1] - bands[:, 0]).sum())
 
 
@@ -104,7 +104,7 @@ def pack(weights: Array) -> tuple[NDArray[np.int8], Array, NDArray[np.int32], ND
     g, q = lane // 4, lane % 4
     k = 8 * np.arange(4) + q[:, None, None] + 4 * np.arange(2)[:, None]  # [lane, register, byte]
     j = np.arange(8)[:, None]
-    column = 16 * (j // 2) + 4 * (g // 2) + 2 * (j % 2) + g % 2  # [eight columns, lane]
+    column = 32 * (j // 4) + 8 * (g // 2) + 2 * (j % 4) + g % 2  # [eight columns, lane]
     cut = digits.reshape(3, inputs // _INPUTS, _INPUTS, units // _UNITS, _UNITS)
     picked = cut[:, :, k[None], :, column[:, :, None, None]]
     # advanced indices come first: [eight columns, lane, register, place, byte, group, tile]
@@ -117,12 +117,14 @@ def pack(weights: Array) -> tuple[NDArray[np.int8], Array, NDArray[np.int32], ND
 def _half(device: Device, weights: Array, slope: Array, base: Array) -> Half:
     inputs, units = weights.shape
     padded = np.pad(weights, ((0, -inputs % _UNITS), (0, -units % _UNITS)))
-    words, tiles = len(padded) // _INPUTS, padded.shape[1] // _UNITS
     packed, scale, high, low = pack(padded)
     own = [np.pad(x, (0, -units % _UNITS)) + 0.0 for x in (slope, base)]
     columns = [x.astype(np.float32) for x in (scale, *own)] + [high, low]
-    uploaded = device.upload(packed), device.upload(_bands(_filled(padded, words, tiles)))
-    return Half(words, 2 * tiles, units, uploaded, tuple(device.upload(x) for x in columns))
+    uploaded = device.upload(packed), device.upload(_bands(padded, _UNITS))
+    return Half(
+        len(padded) // _INPUTS, padded.shape[1] // _INPUTS, units, uploaded,
+        (*(device.upload(x) for x in columns), np.int32(units)), _bands(weights, _INPUTS),
+    )  # fmt: skip
 
 
 def _unit(most: float) -> np.float32:
@@ -137,16 +139,25 @@ class Population(OnDevice):
         super().__init__(plan, prepared, chains)
         laid_out: LaidOut = prepared.laid_out
         device, n = self.device, len(chains)
-        self.v = device.zeros((n, laid_out.up.words), np.uint32)
-        self.h = device.zeros((n, laid_out.down.words), np.uint32)
-        self.gained = device.zeros((n,), np.int64)
-        self.gained_joint = None if self.joint is None else device.zeros((n,), np.int64)
+        up, down = laid_out.up, laid_out.down
+        self.groups = resident.groups((up.bands, down.bands), n, device.multiprocessors, device.shared_bytes)
+        self.half_steps = 0  # that have been taken
+        if self.groups is None:
+            self.words, self.rows = (up.words, down.words), n
+        else:
+            self.words, parts = self.groups.words, -(-n // self.groups.rows)
+            self.rows = parts * self.groups.rows
+            self.shares = [device.upload(x) for x in self.groups.shares]
+            self.arrived = device.zeros((parts,), np.uint32)
+        self.v, self.h = (device.zeros((self.rows, words), np.uint32) for words in self.words)
+        self.gained = device.zeros((len(self.both), n), np.int64)
         self.rises = device.zeros((2, n), np.int64)
         self.clock = device.zeros((1,), np.int32)
         self.again: Callable[[], None] | None = None  # some steps, over again
         if plan.start is not None:
             rows = self.signed(plan.start[chains.start : chains.stop])[:n]
-            bits = np.packbits(np.pad(rows, ((0, 0), (0, -rows.shape[1] % _UNITS))) > 0, axis=1, bitorder="little")
+            padded = np.pad(rows > 0, ((0, self.rows - n), (0, _INPUTS * self.words[0] - rows.shape[1])))
+            bits = np.packbits(padded, axis=1, bitorder="little")
             self.v, self.fresh = device.upload(bits.view(np.uint32)), 2
 
     @staticmethod
@@ -170,17 +181,20 @@ class Population(OnDevice):
         """Start the kernels that take the steps."""
         laid_out, n = self.prepared.laid_out, len(self.chains)
         if self.fresh:
-            start, down, address = self.device.kernel([SOURCE], _ANY, "start"), laid_out.down, self.prepared.address
+            start, down, address = self.device.kernel(STREAMED, _ANY, "start"), laid_out.down, self.prepared.address
             start(
-                -(-n // 128), 128, 0, self.v, np.int32(down.out_words), np.int32(down.units), *down.columns[1:3],
+                -(-n // 128), 128, 0, self.v, np.int32(self.words[0]), np.int32(down.units), *down.columns[1:3],
                 *address[:21], self.first, np.int32(n), np.int32(self.step), np.int32(self.fresh == 1),
                 laid_out.unit_v, self.rises,
             )  # fmt: skip
+        if self.groups is not None:
+            self._in_groups(self.groups, to_step)
+            return
         halves = self._halves()
         k, moves = self.step, min(to_step, self.plan.steps - 1)  # the last step only weighs
         spans = (moves - k) // _SPAN
         if spans > 1:  # the same launches over and over are cheaper
-            set_clock = self.device.kernel([SOURCE], _ANY, "set_clock")
+            set_clock = self.device.kernel(STREAMED, _ANY, "set_clock")
             set_clock(1, 1, 0, self.clock, np.int32(0), np.int32(k))
             if self.again is None:
 
@@ -198,43 +212,64 @@ class Population(OnDevice):
             for half in halves if step < self.plan.steps else halves[:1]:
                 half(None, np.int32(step))
 
+    def _sums(self) -> tuple[Any, ...]:
+        """Return what the kernels add to."""
+        laid_out = self.prepared.laid_out
+        gained = self.gained[0], None if self.joint is None else self.gained[1]
+        sums = *gained, self.rises, self.weights, self.joint
+        return laid_out.unit, laid_out.unit_v, *sums, np.int32(len(self.chains))
+
+    def _in_groups(self, groups: resident.Groups, to_step: int) -> None:
+        """Launch all steps at once."""
+        laid_out, prepared, last = self.prepared.laid_out, self.prepared, self.plan.steps
+        up, down, sides = laid_out.up, laid_out.down, prepared.address[20:]
+        macros = {**laid_out.macros, "HALVES": groups.halves, "TEAMS": groups.teams, "TEAM": groups.team}
+        kernel = self.device.kernel(RESIDENT, macros, "steps", at_once=True)
+        most = (np.int32(x.shape[1]) for x in groups.shares)
+        kernel(
+            groups.number * groups.size, groups.teams * groups.team, groups.shared, self.v, self.h,
+            *map(np.int32, self.words), up.weights[0], np.int32(up.words), down.weights[0], np.int32(down.words),
+            *up.columns, sides[1], *down.columns, sides[0], *self.shares, *most,
+            np.int32(groups.inside), np.int32(groups.size), np.int32(groups.rows), prepared.betas, prepared.differences,
+            *prepared.address[:20], self.first, *self._sums(), np.int32(self.step), np.int32(to_step), np.int32(last),
+            self.arrived, np.uint32(self.half_steps),
+        )  # fmt: skip
+        self.half_steps += 2 * (to_step - self.step)
+
     def _halves(self) -> list[Callable[[Any, np.int32], None]]:
         """Return the launches of the two halves of a step, which is that of the clock and so many ahead."""
         laid_out, prepared, n = self.prepared.laid_out, self.prepared, len(self.chains)
         keys, sides = prepared.address[:20], prepared.address[20:]
-        sums = self.gained, self.gained_joint, self.rises, self.weights, self.joint
 
-        def half(macros: dict[str, object], of: Half, read: Any, drawn: Any, side: np.uint32) -> Any:
+        def half(summed: int, of: Half, read: Any, drawn: Any, side: np.uint32) -> Any:
             tiles = of.out_words // 2
             few = -(-n // _MANY[0]) * tiles < 2 * self.device.multiprocessors  # for all to have work
             rows, halves, together = _FEW if few else _MANY
-            cut = {"ROWS": rows, "HALVES": halves, "BLOCKS": together}
-            kernel = self.device.kernel([SOURCE], {**macros, **cut}, "half_step")
+            cut = {"ROWS": rows, "HALVES": halves, "BLOCKS": together, "SUMMED": summed}
+            kernel = self.device.kernel(STREAMED, {**laid_out.macros, **cut}, "half_step")
             shared = _STAGES + 4 * rows * (of.words | 1)
             fixed = (
-                read, np.int32(of.words), drawn, np.int32(of.out_words), np.int32(of.units), *of.weights, *of.columns,
-                prepared.betas, prepared.differences, *keys, side, self.first, np.int32(n),
+                read, np.int32(of.words), drawn, np.int32(of.out_words), *of.weights, *of.columns, side,
+                prepared.betas, prepared.differences, *keys, self.first, *self._sums(),
             )  # fmt: skip
-            last = laid_out.unit, laid_out.unit_v, *sums
             blocks = -(-n // rows), tiles
-            return lambda clock, ahead: kernel(blocks, 4 * rows // halves, shared, *fixed, clock, ahead, *last)
+            return lambda clock, ahead: kernel(blocks, 4 * rows // halves, shared, *fixed, clock, ahead)
 
-        return [
-            half({**laid_out.macros, "SUMMED": 1}, laid_out.up, self.v, self.h, sides[1]),
-            half({}, laid_out.down, self.h, self.v, sides[0]),
-        ]
+        up = half(1, laid_out.up, self.v, self.h, sides[1])
+        return [up, half(0, laid_out.down, self.h, self.v, sides[0])]
 
-    def _weights(self, of: Any) -> Array:
-        gained = self.gained if of is self.weights else self.gained_joint
-        return super()._weights(of) + self.device.download(gained) / float(self.prepared.laid_out.unit)
+    def gathered(self) -> Array:
+        """Return what the kernel has added up, and the constants, [method, chain]."""
+        return super().gathered() + self.device.download(self.gained) / float(self.prepared.laid_out.unit)
 
     def signed_states(self) -> Array:
         """States of the sampled side, [chain, unit]."""
-        words = self.device.download(self.v)
+        words = self.device.download(self.v)[: len(self.chains)]
         units = self.prepared.laid_out.down.units
         bits = np.unpackbits(words.view(np.uint8), axis=1, count=units, bitorder="little")
         return 2.0 * bits.astype(np.float64) - 1.0
 
     def choose(self, ancestors: NDArray[np.int64]) -> None:
         """Go on from the states of these chains, one for each; log-weights stay where they are."""
-        self.v, self.fresh, self.again = self.device.take(self.v, ancestors, 0), 2, None
+        padded = np.pad(ancestors, (0, self.rows - len(ancestors)))
+        self.v, self.fresh, self.again = self.device.take(self.v, padded, 0), 2, None

@@ -71,8 +71,10 @@ class OnDevice(ABC):
         self.device = prepared.device
         self.first = np.uint32(plan.first_chain + chains.start)
         self.room = -(-len(chains) // 32) * 32  # chains in whole warps
-        self.weights = self.device.zeros((self.room,), np.float64)
-        self.joint = self.device.zeros((self.room,), np.float64) if plan.method == "ais" else None
+        # together, for there to be one journey back: processes that share a GPU wait for their turn at each
+        self.both = self.device.zeros((1 if plan.method != "ais" else 2, self.room), np.float64)
+        self.weights, self.joint = self.both[0], None if plan.method != "ais" else self.both[1]
+        self._found: tuple[int, Array] | None = None  # a step, and the log-weights after it
         self.fresh = 1  # the states are still to be drawn from the base
         rate = max(prepared.seconds * len(chains), _STEP_SECONDS)
         self.stride = max(1, int(_LAUNCH_SECONDS / rate))
@@ -99,15 +101,22 @@ class OnDevice(ABC):
     @property
     def log_weights(self) -> Array:
         """Return ln W of the plan's own method."""
-        return self._weights(self.weights if self.joint is None else self.joint)
+        return self._weights()[-1]
 
     @property
     def marginal_log_weights(self) -> Array:
         """Return ln Λ, also where the plan is AIS."""
-        return self._weights(self.weights)
+        return self._weights()[0]
 
-    def _weights(self, of: Any) -> Array:
-        return self.device.download(of)[: len(self.chains)] + self.prepared.constants[self.step]
+    def _weights(self) -> Array:
+        """Return ln Λ and, for AIS, ln W, [method, chain]."""
+        if self._found is None or self._found[0] != self.step:
+            self._found = self.step, self.gathered()
+        return self._found[1]
+
+    def gathered(self) -> Array:
+        """Return what the kernel has added up, and the constants, [method, chain]."""
+        return self.device.download(self.both)[:, : len(self.chains)] + self.prepared.constants[self.step]
 
     def states(self) -> Array:
         """Return the states of the sampled side, [chain, feature], in the model's units."""

@@ -1,0 +1,69 @@
+// Half a step of all chains, for weights that are fetched for every ROWS chains: a block takes those and 64 units, a
+// warp 16·HALVES chains and 32 units. SUMMED is 1 for the half step that sums a side out.
+
+#define THREADS (4 * ROWS / HALVES)
+#define DEPTH 2 // groups of 32 inputs that are fetched together; bands are whole numbers of them
+#define STAGES 4 // such fetches under way
+#define PIECE (2 * 6 * 32) // for 32 inputs: two warps, six times two products, 32 lanes
+
+// `packed`: [64 units][32 inputs][PIECE]; `bands`: for each 64 units the first and the last group of 32 inputs that
+// matter. The step is k = *clock + ahead, so that the same launches serve again.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) half_step(
+    const u32 *in, int in_words, u32 *out, int out_words, const Operands2 *packed, const int *bands, SIDE(),
+    const real *betas, const double *differences, KEYS, u32 first, GAINS, const int *clock, int ahead)
+{
+    SHARED_BYTES(bytes);
+    Operands2 *stages = (Operands2 *)bytes;
+    u32 *bits = (u32 *)(bytes + STAGES * DEPTH * PIECE * sizeof(Operands2));
+    const Keys keys = GIVEN_KEYS;
+    const Side drawn_side = GIVEN_SIDE();
+    const Gains gains = GIVEN_GAINS;
+    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, g = lane / 4, q = lane % 4;
+    const int row0 = blockIdx.x * ROWS, tile = blockIdx.y, stride = in_words | 1; // odd: no two rows in one bank
+    const int k = ahead + (clock ? *clock : 0);
+    const int from = bands[2 * tile], to = bands[2 * tile + 1];
+    packed += (long)tile * in_words * PIECE;
+
+    int next = from; // to be fetched
+#define FETCH_STAGE(s) \
+    if (next < to) \
+        for (int i = thread; i < DEPTH * PIECE; i += THREADS) \
+            fetch(stages + (s) * DEPTH * PIECE + i, packed + (long)next * PIECE + i); \
+    FETCHED(); \
+    next += DEPTH
+#pragma unroll
+    for (int s = 0; s < STAGES - 1; ++s) { FETCH_STAGE(s); }
+    for (int i = thread; i < ROWS * in_words; i += THREADS) {
+        int row = i / in_words, word = i % in_words;
+        bits[row * stride + word] = row0 + row < chains ? in[(long)(row0 + row) * in_words + word] : 0u;
+    }
+
+    Sums sums = {};
+    const int my_row = warp / 2 * 16 * HALVES + g, mine = warp % 2 * 6 * 32; // rows and operands of this warp
+    int stage = 0;
+    for (int at = from; at < to; at += DEPTH) {
+        WAIT_FETCHES(STAGES - 2);
+        __syncthreads();
+        { FETCH_STAGE((stage + STAGES - 1) % STAGES); }
+#pragma unroll
+        for (int d = 0; d < DEPTH; ++d) {
+            u32 a[HALVES][4];
+#pragma unroll
+            for (int half = 0; half < HALVES; ++half) {
+                const u32 *row = bits + (my_row + 16 * half) * stride + at + d;
+                spread(a[half], row[0], row[8 * stride], q);
+            }
+            add_products(sums, a, stages + (stage * DEPTH + d) * PIECE + mine + lane);
+        }
+        stage = (stage + 1) % STAGES;
+    }
+
+    draw<SUMMED>(
+        sums, 2 * tile + warp % 2, q, row0 + my_row, first, out, out_words, k, drawn_side, betas, differences, gains,
+        keys);
+}
+
+extern "C" __global__ void set_clock(int *clock, int add, int to)
+{
+    *clock = add ? *clock + add : to;
+}
