@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.integrate import trapezoid
 
 import marginalis as mg
 from marginalis.answers import confidence
@@ -181,7 +182,7 @@ def farther(x, error):
     s = (high - low) / (2 * z90)
     assert c < 0.4
     z = np.linspace(-40, 40, 400_001)
-    first, second = (np.trapezoid(np.exp(k * (s * z + c * z * z / 2)) * stats.norm.pdf(z), z) for k in (1, 2))
+    first, second = (trapezoid(np.exp(k * (s * z + c * z * z / 2)) * stats.norm.pdf(z), z) for k in (1, 2))
     foretold = math.sqrt((second / first**2 - 1) / len(x)) * (1 + 2 / math.sqrt(len(x)))
     up = (high - middle) / z90
     return min(max(foretold / error, 1), 4) ** (up**2 / (0.7 + up**2))

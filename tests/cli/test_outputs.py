@@ -35,6 +35,20 @@ def test_no_work_for_an_output_that_cannot_be_written(model, tmp_path, writer, p
     assert sorted(os.listdir(tmp_path)) == ["file", "loop.png", "pipe"]
 
 
+@pytest.mark.parametrize("writer", ["estimate", "plot", "make", "reproduce"])
+def test_a_disk_that_fills_up_is_one_line(model, tmp_path, monkeypatch, writer):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    few = {"reproduce": ("--experiments", 1, "--chains", 2), "make": ()}.get(writer, ("--steps", 2))
+    words = [a.format(model=model) for a in WRITERS[writer]]
+    done = run(*words, tmp_path / "out.png", *few)
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr
+    assert done.stderr.count("marginalis: ") == 1
+
+
 @posix
 @pytest.mark.parametrize("device", ["/dev/null", "/dev/full", "/dev/zero"])
 def test_devices_are_no_outputs(device):

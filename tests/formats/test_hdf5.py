@@ -225,6 +225,13 @@ def replaced(name, value):
         (replaced("weights", h5py.ExternalLink("other.h5", "/weights")), "'weights' is a link"),
         (replaced("weights", "words"), "it must hold real numbers"),
         (replaced("rbm_type", 3.0), "'rbm_type' must hold a word"),
+        (replaced("rbm_type", ["RBM", "RBM"]), "'rbm_type' must hold a word"),
+        (replaced("rbm_type", "RBM" * 100), "'rbm_type' must hold a word"),
+        (replaced("rbm_type", h5py.Empty(h5py.vlen_dtype("i4"))), "'rbm_type' is not an array"),
+        (
+            lambda file: (file.__delitem__("rbm_type"), file.create_dataset("rbm_type", (), h5py.vlen_dtype("i4"))),
+            "'rbm_type' must hold a word",
+        ),
         (lambda file: (file.__delitem__("weights"), file.create_group("weights")), "'weights' is not an array"),
     ],
 )

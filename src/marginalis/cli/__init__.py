@@ -1,4 +1,4 @@
-"""The command line: answers on stdout, messages on stderr; bad input exits with 2 and one line.
+"""The command line: answers on stdout, messages on stderr; bad input, and a full disk, exit with 2 and one line.
 
 All that takes time is imported by `main`, once it has taken charge of the signals: an interrupt gets its one line
 from the first moment on.
@@ -33,9 +33,7 @@ def main() -> None:
         _leave("interrupted", 130)
     except MemoryError as error:
         _leave(f"not enough memory: {error}", 2)
-    except OSError as error:
-        _leave(str(error), 1)
-    except ValueError as error:
+    except (ValueError, OSError) as error:  # bad input, or a disk or a pool that fails
         _leave(str(error), 2)
     except Exception as error:
         # Usage errors know how to word themselves; their class has moved between versions of typer.

@@ -59,14 +59,16 @@ class Source:
 
     def word(self, name: str) -> str:
         """Return a text, which may be an attribute of the root."""
-        value = self._file.attrs[name] if name in self._file.attrs else self._dataset(name)[()]
-        if isinstance(value, np.ndarray) and value.size == 1:
-            value = value.reshape(-1)[0]
-        if isinstance(value, bytes):
-            value = value.decode("utf-8", "replace")
-        if not isinstance(value, str) or len(value) > _LONGEST_WORD:
+        attributes = self._file.attrs
+        found = attributes.get_id(name) if name in attributes else self._dataset(name)
+        kind = self._h5py.check_string_dtype(found.dtype)  # HDF5 crashes on some damaged types when it reads them
+        if kind is None or found.shape is None or math.prod(found.shape) != 1 or (kind.length or 0) > _LONGEST_WORD:
             raise ValueError(f"{name!r} must hold a word")
-        return value
+        value = np.asarray(attributes[name] if name in attributes else found[()]).reshape(-1)[0]
+        word = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+        if len(word) > _LONGEST_WORD:
+            raise ValueError(f"{name!r} must hold a word")
+        return word
 
     def array(self, name: str) -> Array:
         """Return an array of real numbers as float64, its axes as h5py has them."""

@@ -149,8 +149,14 @@ async def _knock(address: str) -> None:
 
 def local(cores: int) -> DaskPool:
     """Return a cluster of our own on this machine, a process for each core, which listens to this machine only."""
+    here = "127.0.0.1"
     cluster = distributed.LocalCluster(
-        n_workers=cores, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=100
+        n_workers=cores,
+        threads_per_worker=1,
+        host=here,
+        dashboard_address=f"{here}:0",
+        worker_dashboard_address=f"{here}:0",  # older versions would listen to everybody
+        silence_logs=100,
     )
     client = distributed.Client(cluster, set_as_default=False)
 
