@@ -1,6 +1,7 @@
 """Engines agree draw for draw; results depend on nothing but model, plan and seed."""
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -222,3 +223,26 @@ def test_the_reference_takes_large_models_in_small_pieces():
     assert chunk % loop._ROWS == 0
     assert chunk * large.weights.size < 1e9
     assert loop.chains_together(make_plan(random_rbm(np.random.default_rng(0), 20, 30), chains=5000)) == 4096
+
+
+@pytest.mark.parametrize("chains", [range(8192), range(5, 1000), range(30)])
+@pytest.mark.parametrize(
+    ("whole", "least", "most"), [(16, 64, 10**6), (16, 256, 1000), (16, 16, 40), (50, 10**6, 10**6)]
+)
+def test_chains_are_cut_into_parts_that_shrink_towards_the_end(chains, whole, least, most):
+    for threads in (1, 2, 16):
+        parts = list(drive._parts(chains, whole, threads, least, most))
+        assert [i for part in parts for i in part] == list(chains)
+        sizes = [len(part) for part in parts]
+        assert sizes == sorted(sizes, reverse=True)
+        assert all(size % whole == 0 and size <= most for size in sizes[:-1])
+        # nobody waits for the last part longer than for a share
+        assert sizes[-1] <= max(min(least, -(-len(chains) // threads)) + whole, sizes[0] if threads == 1 else 0)
+
+
+def test_a_plan_travels_without_what_it_has_kept_at_hand():
+    plan = make_plan(random_rbm(np.random.default_rng(0), 6, 4), chains=16, steps=3)
+    data = pickle.dumps(plan)
+    assert plan.oriented()[2]
+    assert plan.oriented()[0] is plan.oriented()[0]
+    assert len(pickle.dumps(plan)) == len(data)

@@ -84,17 +84,14 @@ def run_here(
 ) -> Found:
     """Run some chains of a plan (whole populations, if it has any) on threads; `recorder` is for these chains only."""
     threads = 1 if begun.alone else threads
-    # a run that is looked at on the way stops often: larger jobs keep the calls long
-    share = -(-len(chains) // (4 * threads if recorder is None and not plan.populations else threads))
-    share = max(share, min(begun.at_least, -(-len(chains) // threads)))
     whole = plan.population_size if plan.populations else _LANES
-    size = max(1, min(begun.together, share) // whole) * whole
+    # a run that is looked at on the way stops often: larger jobs keep the calls long
+    least = begun.at_least if recorder is None and not plan.populations else len(chains)
     log_weights = np.empty(len(chains) // whole if plan.populations else len(chains))
     marginal = np.empty(len(chains)) if begun.carries_marginal and not plan.populations else None
 
-    def job(first: int) -> Iterator[int]:
+    def job(own: range) -> Iterator[int]:
         """Carry some chains to the end; yields the number of chain·steps done at a time."""
-        own = range(first, min(first + size, chains.stop))
         part = slice(own.start - chains.start, own.stop - chains.start)
         population = begun.population(own)
         populations = Populations(plan, own) if plan.populations else None
@@ -124,8 +121,18 @@ def run_here(
         if marginal is not None:
             marginal[part] = population.marginal_log_weights + earlier
 
-    run_jobs(job, range(chains.start, chains.stop, size), plan.steps * len(chains), threads, tick)
+    run_jobs(job, _parts(chains, whole, threads, least, begun.together), plan.steps * len(chains), threads, tick)
     return Found(log_weights, marginal, recorder)
+
+
+def _parts(chains: range, whole: int, threads: int, least: int, most: int) -> Iterator[range]:
+    """Cut a range into parts of a whole number of `whole`, ever smaller ones so that all threads end together."""
+    least = min(least, -(-len(chains) // threads))
+    while chains:
+        share = max(least, len(chains) // (2 * threads) if threads > 1 else len(chains))
+        size = max(1, min(-(-share // whole), most // whole)) * whole
+        yield chains[:size]
+        chains = chains[size:]
 
 
 @dataclass(eq=False)

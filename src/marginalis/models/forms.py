@@ -120,6 +120,21 @@ class SignedForm:
             terms = [np.abs(x).sum() for x in (w, half, self.visible_bias, self.hidden_bias, self.constant)]
         return float(sum(terms))
 
+    @cached_property
+    def reach(self) -> tuple[Array, Array]:
+        """How far couplings can move the field of each visible and each hidden unit."""
+        size = abs(self.weights)
+        visible, hidden = (np.asarray(size.sum(axis=i)).ravel() for i in (1, 0))
+        if self.lateral is not None:
+            visible = visible + np.asarray(abs(self.lateral).sum(axis=1)).ravel()
+        return visible, hidden
+
+    @cached_property
+    def squares(self) -> float:
+        """The squares of all couplings added up."""
+        couplings = [w for w in (self.weights, self.lateral) if w is not None]
+        return sum(float(np.square(w.data if sp.issparse(w) else w).sum()) for w in couplings)
+
     def transposed(self) -> SignedForm:
         """Exchange the sides of a bipartite model."""
         return SignedForm(

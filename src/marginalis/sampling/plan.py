@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Unpack
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -103,9 +105,16 @@ class Plan:
         """Return what is annealed and its base, turned so that the visible side is sampled; and if turned."""
         model, base = self.remainder.model, self.remainder.base
         assert model is not None
-        if self.method != "mais-h":
-            return model, base, False
-        return model.transposed(), base.transposed(), True
+        return (*self._turned, True) if self.method == "mais-h" else (model, base, False)
+
+    @cached_property
+    def _turned(self) -> tuple[MRF, Base]:
+        assert self.remainder.model is not None
+        return self.remainder.model.transposed(), self.remainder.base.transposed()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is only kept to save time does not travel to other processes."""
+        return {x.name: getattr(self, x.name) for x in fields(self)}
 
     def same_path(self, other: Plan) -> bool:
         """Whether both start from the same base and sample the same side."""
@@ -167,8 +176,18 @@ class Plan:
         return f"{model_digest(self.model)} {digest(words, [self.betas, *base])}"
 
 
+_digests: WeakKeyDictionary[MRF, str] = WeakKeyDictionary()
+
+
 def model_digest(model: MRF) -> str:
-    """Hash of a model as it is stored."""
+    """Hash of a model as it is stored; models do not change, so it is found once."""
+    known = _digests.get(model)
+    if known is None:
+        known = _digests[model] = _model_digest(model)
+    return known
+
+
+def _model_digest(model: MRF) -> str:
     arrays = _stored(model.weights) + [model.visible_bias, model.hidden_bias, model.temperature, model.offset]
     if model.lateral is not None:
         arrays += _stored(model.lateral)
@@ -183,7 +202,7 @@ def digest(words: str, arrays: list[Any]) -> str:
     """Return the hash of some words and arrays."""
     found = hashlib.sha256(words.encode())
     for array in arrays:
-        found.update(np.ascontiguousarray(array).tobytes())
+        found.update(np.ascontiguousarray(array).ravel().view(np.uint8).data)
     return found.hexdigest()
 
 

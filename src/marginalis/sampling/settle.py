@@ -68,26 +68,17 @@ def _single_is_poor(form: SignedForm, b0: Array, c0: Array, steps: int) -> bool:
     end the log-weights of weakly coupled spins spread by no more than about Σw²/√K, beside which the rounding
     of every step must not show.
     """
-    w = form.weights
     slopes = form.visible_bias - b0, form.hidden_bias - c0
-    reach = [_row_sums(abs(w)), _row_sums(abs(w).T)]
-    if form.lateral is not None:
-        reach[0] = reach[0] + _row_sums(abs(form.lateral))
     largest = np.concatenate(
         [
-            np.maximum(np.abs(b0), np.abs(form.visible_bias) + reach[0]),
-            np.maximum(np.abs(c0), np.abs(form.hidden_bias) + reach[1]),
+            np.maximum(np.abs(b0), np.abs(form.visible_bias) + form.reach[0]),
+            np.maximum(np.abs(c0), np.abs(form.hidden_bias) + form.reach[1]),
         ]
     )
     if float(np.linalg.norm(np.minimum(largest, 1e9))) * 2.0**-24 > 1e-3:
         return True
-    couplings = [w] if form.lateral is None else [w, form.lateral]
-    squares = sum(float(np.square(x.data if sp.issparse(x) else x).sum()) for x in (*couplings, *slopes))
+    squares = form.squares + sum(float(np.square(x).sum()) for x in slopes)
     return squares < 0.03 * math.sqrt(steps)
-
-
-def _row_sums(w: Any) -> Array:
-    return np.asarray(w.sum(axis=1)).ravel()
 
 
 def rounding_of(plan: Any, log_weights: Array, log_z: float) -> float:

@@ -15,12 +15,13 @@ from .graph_population import prepare as prepare_graph
 from .lattice import find_lattice
 from .lattice_population import LatticePopulation, prepare_lattice, serves_lattices
 from .population import Population, chains_together, prepare
+from .table_kernel import ABREAST
 from .table_population import TablePopulation, keeps_tables
 
 logger = logging.getLogger("marginalis")
 
 _HUGE = 1 << 23  # entries of a matrix
-_MANY = 512  # chains that pay for tables made for them
+_MANY = 256  # chains that pay for tables made for them
 
 
 def begin(plan: Plan) -> Begun:
@@ -37,7 +38,7 @@ def begin(plan: Plan) -> Begun:
     at_least = LANES
     if prepared.looked_up:
         kind = TablePopulation
-        at_least = LANES if keeps_tables(prepared) else _MANY
+        at_least = LANES * ABREAST if keeps_tables(prepared) else _MANY
     notice = threading.Timer(0.8, _announce)
     notice.start()
     try:

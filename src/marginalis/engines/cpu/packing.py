@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ...simd.cache import kernel
 from ...simd.draws import TILE
 from ...simd.lookup import COLUMNS, SPINS
 from .table_kernel import PANEL
@@ -93,8 +94,9 @@ def pack_tables(weights: Any) -> tuple[np.ndarray, ...]:
     [panel][tile][four inputs][5][unit], from begin[panel] (in four inputs of a tile), as `table_of` takes them; a
     panel has the inputs from inputs[panel, 0] to inputs[panel, 1], in fours.
     """
-    columns = weights.shape[1]
-    into = sp.csc_array(weights) if sp.issparse(weights) else weights
+    rows, columns = weights.shape
+    sparse = sp.issparse(weights)
+    into = sp.csc_array(weights) if sparse else weights
     largest = np.asarray(abs(weights).sum(axis=0)).ravel()
     exponent = np.minimum(30 - np.frexp(largest)[1], 126)
     panels = -(-columns // _UNITS)
@@ -104,15 +106,24 @@ def pack_tables(weights: Any) -> tuple[np.ndarray, ...]:
     for panel in range(panels):
         of = slice(_UNITS * panel, min(_UNITS * (panel + 1), columns))
         tiles = -(-(of.stop - of.start) // TILE)
-        part = into[:, of].toarray() if sp.issparse(weights) else into[:, of]
-        some = np.flatnonzero(part.any(axis=1))
+        part = into[:, of].toarray() if sparse else into[:, of]
+        some = np.flatnonzero(part.any(axis=1)) if sparse else np.array([0, rows - 1])
         low, high = (some[0] // SPINS, some[-1] // SPINS + 1) if len(some) else (0, 0)
         inputs[panel] = low, high
-        whole = np.zeros(((high - low) * SPINS, tiles * TILE), dtype=np.int32)
-        band = part[low * SPINS : high * SPINS]
-        whole[: len(band), : band.shape[1]] = np.rint(np.ldexp(band, exponent[of]))
-        fours = whole.reshape(high - low, SPINS, tiles, COLUMNS).transpose(2, 0, 1, 3)
-        parts.append(np.concatenate([fours.sum(axis=2, keepdims=True, dtype=np.int32), -2 * fours], axis=2).ravel())
+        made = np.zeros((tiles, high - low, SPINS + 1, COLUMNS), dtype=np.int32)
+        _fill(np.ascontiguousarray(part[low * SPINS : high * SPINS]), np.ldexp(1.0, exponent[of]), made)
+        parts.append(made.ravel())
         begin[panel + 1] = begin[panel] + tiles * (high - low)
     scale: np.ndarray = np.ldexp(1.0, -np.pad(exponent, (0, -columns % TILE))).astype(np.float32)
     return np.concatenate(parts).view(np.uint32), inputs, begin, scale
+
+
+@kernel()
+def _fill(band, scales, made):
+    """Round the weights times the scale of their unit; `made` gets the sum of every four, and −2 times each of them."""
+    for unit in range(band.shape[1]):
+        tile, column = unit // COLUMNS, unit % COLUMNS
+        for i in range(band.shape[0]):
+            whole = np.int32(np.rint(band[i, unit] * scales[unit]))
+            made[tile, i // SPINS, 0, column] += whole
+            made[tile, i // SPINS, 1 + i % SPINS, column] = -2 * whole
