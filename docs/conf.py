@@ -33,6 +33,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 napoleon_numpy_docstring = True
 napoleon_google_docstring = False
+napoleon_custom_sections = [("Run options", "params_style")]
 default_role = "code"
 
 html_theme = "furo"

@@ -64,8 +64,14 @@ def load(
 
     Returns
     -------
-    The model; a `FactorModel` where factors join three or more variables or forbid states, which is for the exact
-    methods. Raises a ValueError that says what is wrong with the file.
+    MRF | FactorModel
+        The model; a `FactorModel` where factors join three or more variables or forbid states, which is for the exact
+        methods.
+
+    Raises
+    ------
+    ValueError
+        What is wrong with the file.
     """
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a model file")
