@@ -41,9 +41,11 @@ def estimate(
     ----------
     model
         See `rbm`, `load`; also anything that `as_model` takes.
-    tolerance, budget
+    tolerance
         Half the width that the 95 % interval of F should have: pilots then choose the schedule (unless it is given),
-        K (unless `steps` are) and N (see `tolerance`), within `budget` seconds if that is given.
+        K (unless `steps` are) and N.
+    budget
+        Seconds that `tolerance` may take.
     record
         Keep the log-weights after every step, for ln Z(β) along the way (`Estimate.curve`). Parts of the model that
         would be summed exactly beforehand are then annealed, too.
