@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import marginalis as mg
-from marginalis.engines.cuda import general, large, small
+from marginalis.engines.cuda import kernel_for
 from marginalis.gpu.device import Device, open_device
 from marginalis.sampling.plan import make_plan
 
@@ -59,9 +59,11 @@ class Bench:
             times.append(self.cupy.cuda.get_elapsed_time(start, end) * 1e-3)
         return min(times)
 
-    def sampling(self, model: mg.MRF, kernel: Any, chains: int, steps: int) -> float:
+    def sampling(self, model: mg.MRF, chains: int, steps: int, draws: Any = "words") -> float:
         """Return the seconds of a whole run."""
-        plan = make_plan(model, method="mais-v", steps=steps, chains=chains, engine="cuda", device=self.device.number)
+        here = self.device.number
+        plan = make_plan(model, method="mais-v", steps=steps, chains=chains, engine="cuda", device=here, draws=draws)
+        kernel = kernel_for(plan)
         prepared = kernel.Population.prepare(plan, self.device)
 
         def work() -> Callable[[], None]:
@@ -124,7 +126,7 @@ class Bench:
             share = 20 if chains == 1 << 20 else 1  # of the steps, for those that take long
             others = self.torch(20, 40, chains, steps // share), self.cpu(rbm(20, 40), chains // share, steps)
             rows.append((
-                f"20×40, N={chains}, K={steps}", unit, scale * self.sampling(rbm(20, 40), small, chains, steps), goal,
+                f"20×40, N={chains}, K={steps}", unit, scale * self.sampling(rbm(20, 40), chains, steps), goal,
                 scale * work * lookups / 32 / self.cycles, *(None if x is None else scale * share * x for x in others),
             ))  # fmt: skip
         operations = 2 * 2 * 3 * 784 * 500
@@ -132,19 +134,24 @@ class Bench:
             scale = 1e9 / (chains * steps)
             others = self.torch(784, 500, chains, 20), self.cpu(rbm(784, 500), 512, 40)
             times = others[0] and others[0] * 1e9 / (chains * 20), others[1] and others[1] * 1e9 / (512 * 40)
-            ours = scale * self.sampling(rbm(784, 500), large, chains, steps)
+            ours = scale * self.sampling(rbm(784, 500), chains, steps)
             rows.append((f"784×500, N={chains}", "ns", ours, goal, 1e9 * operations / (8192 * self.cycles), *times))
         rng = np.random.default_rng(0)
-        for name, coupling, goal in (
-            ("64×64 torus, one coupling", 0.3, 2000.0),
-            ("64×64 torus, random couplings", tuple(rng.normal(size=(2, 64, 64))), 200.0),
+        signs = 0.3 * rng.choice([-1.0, 1.0], size=(2, 64, 64))
+        anything = tuple(rng.normal(size=(2, 64, 64)))
+        for name, coupling, draws, goal in (
+            ("one coupling, by planes", 0.3, "planes", 2000.0),
+            ("couplings ±J, by planes", tuple(signs), "planes", 2000.0),
+            ("one coupling", 0.3, "words", None),
+            ("random couplings", anything, "words", 200.0),
         ):
             model, chains, steps = mg.ising_grid((64, 64), coupling=coupling, periodic=True), 1 << 18, 20
             sites = 4096 * chains * steps * 1e-9
-            cpu = self.cpu(model, 2048, steps)
-            limit = 128 * self.cycles * 1e-9 / 10  # forty operations make the bits of four sites
+            cpu = self.cpu(model, 2048, steps) if draws == "words" else None
+            per_site = 10.0 if draws == "words" else 3 * 40 / 32  # operations: forty for four words, or for four planes
             times = None, None if cpu is None else 4096 * 2048 * steps * 1e-9 / cpu
-            rows.append((name, "sites/ns", sites / self.sampling(model, general, chains, steps), goal, limit, *times))
+            ours, limit = sites / self.sampling(model, chains, steps, draws), 128 * self.cycles * 1e-9 / per_site
+            rows.append((f"64×64 torus, {name}", "sites/ns", ours, goal, limit, *times))
         for n, goal in ((30, None), (36, 10.0), *(() if self.quick else ((40, 180.0),))):
             mg.exact_log_z(rbm(18, 40), engine="cuda")
             seconds = mg.exact_log_z(rbm(n, 40), engine="cuda", device=self.device.number).seconds

@@ -22,7 +22,6 @@ static const int MOST = 1024;
 static ucontext_t scheduler, fibers[MOST];
 static int current;
 static void pause_fiber() { swapcontext(&fibers[current], &scheduler); }
-static void __syncthreads() { pause_fiber(); }
 
 // For threads that do not all do the same in between
 static void host_barrier(int number, int threads)
@@ -33,6 +32,7 @@ static void host_barrier(int number, int threads)
     if (++barrier.waiting == threads) barrier.waiting = 0, ++barrier.times;
     while (barrier.times == times) pause_fiber();
 }
+static void __syncthreads() { host_barrier(0, block_size); }
 
 // All threads come by in turn: when one goes on, the others of its warp have left their values here.
 template <class T> struct Exchange {
@@ -51,6 +51,11 @@ template <class T> static T __shfl_xor_sync(unsigned, T value, int other)
     static Exchange<T> exchange;
     return exchange.pass(value)[current ^ other];
 }
+template <class T> static T __shfl_sync(unsigned, T value, int from)
+{
+    static Exchange<T> exchange;
+    return exchange.pass(value)[current / 32 * 32 + from];
+}
 static unsigned __ballot_sync(unsigned, unsigned word)
 {
     static Exchange<unsigned> exchange;
@@ -66,7 +71,8 @@ static unsigned __brev(unsigned x)
     return y;
 }
 static unsigned __funnelshift_l(unsigned low, unsigned high, int n) { return high << n | low >> (32 - n); }
-static void atomicAdd(unsigned long long *to, unsigned long long what) { *to += what; }
+static unsigned __funnelshift_r(unsigned low, unsigned high, int n) { return high << (32 - n) | low >> n; }
+template <class T> static void atomicAdd(T *to, T what) { *to += what; }
 static void host_copy(void *to, const void *from, int bytes) { memcpy(to, from, bytes); }
 
 // mma.m16n8k32 of signed bytes, with the operands where the PTX manual says

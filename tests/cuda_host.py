@@ -14,6 +14,7 @@ COMPILER = shutil.which("g++") or shutil.which("clang++")
 HEADER = Path(__file__).with_name("cuda_host.h")
 TYPES = {
     np.float32: ctypes.c_float,
+    np.float64: ctypes.c_double,
     np.int32: ctypes.c_int,
     np.uint32: ctypes.c_uint,
     np.uint64: ctypes.c_uint64,

@@ -1,19 +1,17 @@
 """The GPU engine draws what the reference draws: kernels as C++ for the host here, on a GPU with `make test-gpu`."""
 
-import sys
 from dataclasses import replace
 from itertools import pairwise
-from types import SimpleNamespace
 
+import networkx as nx
 import numpy as np
 import pytest
-from conftest import command, log_weights, random_rbm
+from conftest import log_weights, random_rbm
 from cuda_host import COMPILER, HostDevice
 
 import marginalis as mg
-from marginalis import experiments
-from marginalis.engines import cuda, drive, workers
-from marginalis.engines.cuda import general, large, resident, small
+from marginalis.engines import cuda, drive
+from marginalis.engines.cuda import general, large, lattice, resident, small
 from marginalis.exact import ways
 from marginalis.gpu import device as gpu
 from marginalis.sampling.mixture import Mixture
@@ -34,15 +32,24 @@ def on(request, monkeypatch):
         return gpu.open_device(None)
     monkeypatch.setattr(cuda, "open_device", lambda number: HOST)
     monkeypatch.setattr(ways, "open_device", lambda number: HOST)
-    monkeypatch.setattr(small, "_BLOCKS", dict.fromkeys(small._BLOCKS, 32))
+    monkeypatch.setattr(small, "_BLOCK", 32)
+    monkeypatch.setattr(small, "_WARPS", 2)
     return HOST
+
+
+@pytest.fixture
+def roomy(on, monkeypatch):
+    """Return the same, with shared memory."""
+    if on is HOST:
+        monkeypatch.setattr(on, "shared_bytes", 100 << 10)
+    return on
 
 
 def agree(model, kernel, tolerance=1e-10, **options):
     """Compare the log-weights of all chains with the reference's."""
     chosen = {"steps": 20, "chains": 70, "seed": 8, "first_chain": 5, "precision": "double", **options}
     plan = make_plan(model, **chosen, engine="cuda")
-    assert next((x for x in (small, large) if x.serves(plan)), general) is kernel
+    assert cuda.kernel_for(plan) is kernel
     found = log_weights(plan, "cuda")
     np.testing.assert_allclose(found, log_weights(plan, "numpy"), rtol=0, atol=tolerance)
     return found
@@ -53,10 +60,12 @@ MIXED = random_rbm(np.random.default_rng(3), 9, 40, units=("spin", "binary"), sc
 
 @pytest.mark.parametrize(("method", "base"), [("mais-v", "uniform"), ("ais", "uniform"), ("mais-h", "biases")])
 @pytest.mark.parametrize("precision", ["single", "double"])
-def test_small_models_in_every_arrangement_of_threads(on, monkeypatch, method, base, precision):
+def test_small_models_in_every_arrangement_of_threads(roomy, monkeypatch, method, base, precision):
     found = []
-    for group in (small._BLOCKS if on is not HOST or base == "biases" else (1, 4)) if precision == "single" else (1,):
-        monkeypatch.setattr(small, "threads_per_chain", lambda chains, processors, group=group: group)
+    arrangements = [(32, 8), (1, 5), (32, 6)] if precision == "single" else [(32, 8)]
+    for group, spins in arrangements:
+        monkeypatch.setattr(small, "threads_per_chain", lambda *sizes, group=group: group)
+        monkeypatch.setattr(small, "_LONGEST", spins)
         tolerance = 2e-5 if precision == "single" else 1e-10
         options = dict(method=method, base=base, precision=precision)
         found.append(agree(MIXED, small, tolerance, **options))
@@ -64,7 +73,44 @@ def test_small_models_in_every_arrangement_of_threads(on, monkeypatch, method, b
 
 
 def test_few_chains_get_more_threads():
-    assert [small.threads_per_chain(n, 132) for n in (1000, 5000, 10_000)] == [32, 8, 1]
+    assert [small.threads_per_chain(20, 40, n, 132) for n in (1000, 5000, 10_000)] == [32, 32, 1]
+
+
+def bonds(rows, columns, signs, periodic=False):
+    """Ising models with couplings ± 0.5."""
+    pair = 0.5 * np.random.default_rng(2).choice(signs, size=(2, rows, columns))
+    return mg.ising_grid((rows, columns), coupling=tuple(pair), periodic=periodic, temperature=0.9)
+
+
+def cube(side=4):
+    """A periodic cubic lattice of both signs; six couplings of 0.5 add up exactly in any order."""
+    graph = nx.convert_node_labels_to_integers(nx.grid_graph((side, side, side), periodic=True))
+    signs = np.random.default_rng(3).choice([-1.0, 1.0], size=graph.number_of_edges())
+    return mg.from_edges(list(graph.edges), coupling=0.5 * signs)
+
+
+LATTICES = {
+    "torus": bonds(10, 12, [1.0], periodic=True),
+    "glass": bonds(10, 12, [1.0, -1.0], periodic=True),
+    "open": bonds(11, 11, [1.0, -1.0]),
+    "cube": cube(),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "draws"),
+    [("torus", "words"), ("torus", "planes"), ("glass", "planes"), ("open", "words"), ("cube", "planes")],
+)
+def test_lattices_of_one_coupling(roomy, monkeypatch, name, draws):
+    if name == "glass":  # as if it were too large for shared memory
+        monkeypatch.setattr(lattice, "_MOST_INSIDE", 0)
+    agree(LATTICES[name], lattice, draws=draws)
+
+
+def test_what_has_more_than_one_coupling_is_not_drawn_by_planes():
+    for model in (MIXED, mg.ising_grid((10, 10), coupling=(np.ones((10, 9)), 0.5 * np.ones((9, 10))))):
+        with pytest.raises(ValueError, match="engine 'cuda' serves draws='words' only for such a model"):
+            make_plan(model, steps=3, chains=10, engine="cuda", draws="planes")
 
 
 UNITS = ["categorical:3", ("gaussian", "binary"), ("spin", "gaussian"), ("categorical:3", "spin")]
@@ -155,10 +201,18 @@ def test_three_bytes_hold_a_weight():
     assert (scale < np.abs(weights).max(axis=0) * 2.0**-21).all()
 
 
-@pytest.mark.parametrize(("model", "precision"), [(MIXED, "single"), (BIG, "single"), (glass(), "double")])
-def test_the_same_bits_in_parts(on, model, precision):
+@pytest.mark.parametrize(
+    ("model", "precision", "draws"),
+    [
+        (MIXED, "single", "words"),
+        (BIG, "single", "words"),
+        (LATTICES["open"], "single", "planes"),
+        (glass(), "double", "words"),
+    ],
+)
+def test_the_same_bits_in_parts(on, model, precision, draws):
     """Chains of one run and of several, all at once and in memory that is scarce, stopping on the way or not."""
-    options = dict(steps=3, seed=3, precision=precision, engine="cuda")
+    options = dict(steps=3, seed=3, precision=precision, engine="cuda", draws=draws)
     whole = make_plan(model, chains=96, **options)
     found = drive.run(whole, 1, lambda fraction: None)
     parts = [make_plan(model, chains=n, first_chain=at, **options) for at, n in ((0, 33), (33, 1), (34, 62))]
@@ -171,10 +225,16 @@ def test_the_same_bits_in_parts(on, model, precision):
         on.free = 1 << 30
 
 
-@pytest.mark.parametrize("model", [MIXED, BIG, glass()], ids=["small", "large", "general"])
-def test_records_on_the_way(on, model):
-    """Weights and states after chosen steps, and a start from given states: the reverse process."""
-    plan = make_plan(model, steps=4, chains=40, seed=2)
+RECORDED = {"small": MIXED, "large": BIG, "general": glass(), "lattice": LATTICES["open"]}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_records_on_the_way(on, name):
+    """Weights and states after chosen steps, resampled or not, and a start from given states: the reverse process."""
+    model, options = RECORDED[name], {"seed": 2, "first_chain": 3, "draws": "planes" if name == "lattice" else "words"}
+    if name == "lattice":
+        agree(model, lattice, steps=6, resample=0.9, populations=5, draws="planes")
+    plan = make_plan(model, steps=4, chains=40, **options)
     runs = []
     for engine in ("numpy", "cuda"):
         recorder = Recorder([1, 3, 4], plan.chains, lambda k, v: v, len(plan.oriented()[1].visible))
@@ -210,80 +270,3 @@ def test_many_chains_agree_with_the_exact_value():
     model = random_rbm(np.random.default_rng(0), 20, 40, scale=0.3)
     r = mg.estimate(model, steps=200, chains=1 << 20, engine="cuda")
     assert abs(r.log_z - mg.exact_log_z(model)) < 4.5 * r.stderr
-
-
-# ---------------------------------------------------------------- what is missing
-
-
-def fake_cupy(driver=13000, count=1, capability="90", error=None):
-    class CUDARuntimeError(RuntimeError):
-        pass
-
-    def counted():
-        if error:
-            raise CUDARuntimeError(error)
-        return count
-
-    runtime = SimpleNamespace(
-        driverGetVersion=lambda: driver, getDeviceCount=counted, CUDARuntimeError=CUDARuntimeError
-    )
-    device = lambda number: SimpleNamespace(compute_capability=capability)  # noqa: E731
-    return SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, Device=device))
-
-
-@pytest.mark.parametrize(
-    ("cupy", "number", "words"),
-    [
-        (None, None, "needs CuPy: pip install 'marginalis[cuda]'; engine 'auto' runs on the CPU"),
-        (fake_cupy(driver=0), None, "there is no driver"),
-        (fake_cupy(error="cudaErrorInsufficientDriver: CUDA driver version is insufficient"), None, "is insufficient"),
-        (fake_cupy(count=2), 2, "device is 2; there are 2 GPUs, numbers 0 to 1"),
-        (fake_cupy(capability="61"), 0, "too old"),
-    ],
-)
-def test_one_line_for_what_is_missing(monkeypatch, tmp_path, cupy, number, words):
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(workers, "open_device", gpu.open_device.__wrapped__)
-    monkeypatch.setattr(drive, "begin", None)  # pilots would run on the CPU: none does before the refusal
-    mg.save(MIXED, tmp_path / "m.npz")
-    flags = [] if number is None else ["--device", str(number)]
-    for how in ([], ["--steps", "3", "--pool", "2"], ["--tolerance", "0.1"]):
-        result = command("estimate", str(tmp_path / "m.npz"), "--engine", "cuda", *how, *flags)
-        assert result.returncode == 2
-        assert words in result.stderr
-        assert len(result.stderr.splitlines()) == 1
-
-
-def test_exact_sums_and_studies_say_it_too(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    for module in (ways, experiments):
-        monkeypatch.setattr(module, "open_device", gpu.open_device.__wrapped__)
-    mg.save(MIXED, tmp_path / "m.npz")
-    for words in (("exact", str(tmp_path / "m.npz")), ("reproduce", "table1", "--out", str(tmp_path / "new"))):
-        result = command(*words, "--engine", "cuda")
-        assert result.returncode == 2
-        assert "needs CuPy" in result.stderr
-        assert len(result.stderr.splitlines()) == 1
-    assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.gpu
-def test_the_papers_table_by_processes(tmp_path):
-    options = dict(experiments=2, chains=20, threads=2)
-    fast, slow = (
-        experiments.reproduce("table1", engine=engine, out=tmp_path / engine, **options)[0].rows
-        for engine in ("cuda", "auto")
-    )
-    assert [row["mean"] for row in fast] == pytest.approx([row["mean"] for row in slow], rel=0, abs=1e-3)
-
-
-def test_the_kernels_compile_with_nvrtc():
-    nvrtc = pytest.importorskip("cupy.cuda.nvrtc", exc_type=ImportError)
-    for files, macros in (
-        ([small.SOURCE], {"NV": 20, "NH": 40, "GROUP": 8, "NUMBERS": 1}),
-        (large.STREAMED, {"SUMMED": 1, "JOINT": 1, "ROWS": 64, "HALVES": 2, "BLOCKS": 2}),
-        (large.RESIDENT, {"JOINT": 1, "HALVES": 2, "TEAMS": 2, "TEAM": 256}),
-        ([general.SOURCE], {"KIND_V": 0, "KIND_H": 0, "LATERAL": 1, "SPINS": 1, "LENGTH_UP": 0, "LENGTH_AFTER": 4}),
-    ):
-        program = nvrtc.createProgram(gpu.kernel_source(*files), "kernel.cu", (), ())
-        nvrtc.compileProgram(program, ("-arch=compute_80", *gpu.compiler_options(macros)))

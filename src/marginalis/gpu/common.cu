@@ -19,11 +19,25 @@ typedef float real;
 #define SHARED(type, name, from, count) \
     SHARED_BYTES(shared_bytes); \
     type *name = (type *)shared_bytes; \
-    for (int i = threadIdx.x; i < (count); i += blockDim.x) name[i] = (from)[i]; \
-    __syncthreads()
+    copy_all((uint4 *)name, (const uint4 *)(from), ((count) * sizeof(type) + 15) / 16)
 #define SHARED_AFTER(type, name, before) type *name = (type *)(shared_bytes + ((before) + 15) / 16 * 16)
 #define SYNC_WARP() __syncwarp()
 #define WRITE_BIT(word, lane, up) { u32 all = __ballot_sync(0xffffffffu, up); if ((lane) == 0) word = all; }
+// All threads of a block, many times 16 bytes on their way at once; both ends have room for whole ones
+FORCED void copy_all(uint4 *to, const uint4 *from, int count)
+{
+    const int most = 8;
+    for (int i = threadIdx.x; i < count; i += most * blockDim.x) {
+        uint4 held[most];
+#pragma unroll
+        for (int j = 0; j < most; ++j)
+            if (i + j * blockDim.x < count) held[j] = from[i + j * blockDim.x];
+#pragma unroll
+        for (int j = 0; j < most; ++j)
+            if (i + j * blockDim.x < count) to[i + j * blockDim.x] = held[j];
+    }
+    __syncthreads();
+}
 #else
 #define FORCED static inline
 #define MEMBER inline

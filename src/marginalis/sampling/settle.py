@@ -14,6 +14,7 @@ from ..models.model import MRF
 from ..parallel.threads import jit_is_off
 from .base import Base
 
+MOST_NEIGHBOURS = 7  # of a spin, where fields are counted
 _EPS = 2.0**-52
 _SINGLE = 3e-6  # relative error of log-weights in single precision; seen: 1.7e-6, where all couplings round alike
 
@@ -36,7 +37,26 @@ def unserved(engine: str, plan: Any) -> str | None:
     """Return why an engine cannot draw the units of a plan as that says, if so: all do so by words."""
     if plan.draws == "words" or engine == "numpy" or plan.remainder.model is None:
         return None
+    if engine == "cuda" and plan.draws == "planes" and has_one_coupling(plan):
+        return None
     return f"serves draws='words' only for such a model or path, not {plan.draws!r}"
+
+
+def has_one_coupling(plan: Any) -> bool:
+    """Whether a plan samples a sparse bipartite graph of spins without fields, all couplings J or −J, for mAIS."""
+    model, base, _ = plan.oriented()
+    if plan.method == "ais" or plan.transition != "gibbs" or plan.mixture is not None or not base.is_uniform:
+        return False
+    if model.spin_form is None or not model.is_bipartite or not sp.issparse(model.weights):
+        return False
+    form = model.signed_form
+    if form.visible_bias.any() or form.hidden_bias.any():
+        return False
+    links = sp.coo_array(form.weights)
+    sizes, used = np.abs(links.data), links.data != 0
+    if not used.any() or (sizes[used] != sizes.max()).any():
+        return False
+    return max(int(np.bincount(ends[used]).max()) for ends in links.coords) <= MOST_NEIGHBOURS
 
 
 def _hindrance(model: MRF) -> str | None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from functools import partial
+from types import ModuleType
 
 from ...gpu.device import open_device
 from ...sampling.plan import Plan
 from .. import Begun
-from . import general, large, small
+from . import general, large, lattice, small
+
+
+def kernel_for(plan: Plan) -> ModuleType:
+    """Return the kernel that is made for such models, or the one for all."""
+    return next((kernel for kernel in (small, lattice, large) if kernel.serves(plan)), general)
 
 
 def begin(plan: Plan) -> Begun:
     """Lay a plan out on its GPU, for the kernel that is made for such models."""
     device = open_device(plan.device)
-    made_for = next((kernel for kernel in (small, large) if kernel.serves(plan)), general)
+    made_for = kernel_for(plan)
     prepared = made_for.Population.prepare(plan, device)
     together = max(32, device.free_bytes() // prepared.bytes_per_chain // 32 * 32)
     population = partial(made_for.Population, plan, prepared)

@@ -17,13 +17,13 @@ from .population import OnDevice, Prepared, prepared, real_type
 
 SOURCE = Path(__file__).with_name("small.cu")
 _MOST_UNITS = 96  # of a side: products of as many factors in [1, 2] stay in range
-_MOST_BYTES = 96 << 10  # of tables, which any GPU has in shared memory
-_FIVE = 5  # spins of a table
-# chains per multiprocessor up to which so many threads advance one
-_FEW = ((32, 12), (8, 60))
-_BLOCKS = {1: 128, 2: 128, 4: 128, 8: 128, 32: 256}  # threads of a block
+_MOST_BYTES = 96 << 10  # of tables for a thread per chain, which any GPU has in shared memory
+_FIVE = 5  # spins of such a table: its 32 numbers lie in as many banks
+_LONGEST = 8  # spins of a table for a warp per chain, if there is room
+_BLOCK = 128  # threads of a block, where each has a chain
+_WARPS = 16  # of a block at most, where each has a chain
+_BATCH = 8  # steps that a warp weighs together
 _SECONDS = 1e-13  # of a chain·step and coupling, about
-_SIGNS = 1.0 - 2.0 * (np.arange(32)[:, None] >> np.arange(_FIVE)[::-1] & 1)  # a bit is set where a spin is down
 
 
 class LaidOut(NamedTuple):
@@ -32,18 +32,25 @@ class LaidOut(NamedTuple):
     path: SignedPath
     weights: Array
     macros: dict[str, object]
-    tables: dict[int, tuple[Any, int]]  # by threads per chain: the numbers, and how many there are
+    grid: np.float64
+    tables: dict[tuple[int, int], tuple[Any, int]]  # by threads per chain and spins of a table: numbers, and how many
 
 
 def serves(plan: Plan) -> bool:
     """Whether a plan is for this kernel."""
     model, base, _ = plan.oriented()
-    if model.spin_form is None or not model.is_bipartite or base.is_coupled or plan.mixture is not None:
+    if (
+        plan.draws != "words"
+        or model.spin_form is None
+        or not model.is_bipartite
+        or base.is_coupled
+        or plan.mixture is not None
+    ):
         return False
     n, m = model.n_visible, model.n_hidden
     if plan.transition != "gibbs" or not (0 < n <= _MOST_UNITS and 0 < m <= _MOST_UNITS):
         return False
-    return _bytes(plan, n, m, 1) <= _MOST_BYTES
+    return _bytes(plan, n, m, 1, _FIVE) <= _MOST_BYTES
 
 
 def _widths(n: int, m: int, group: int) -> tuple[int, int]:
@@ -52,38 +59,76 @@ def _widths(n: int, m: int, group: int) -> tuple[int, int]:
     return -(-n // whole) * whole, -(-m // whole) * whole
 
 
-def _bytes(plan: Plan, n: int, m: int, group: int) -> int:
+def _states(inputs: int, spins: int) -> int:
+    """Return how many states the tables of all inputs have together, the last one for what is left."""
+    tables = -(-inputs // spins)
+    return (tables - 1 << spins) + (1 << (inputs - (tables - 1) * spins))
+
+
+def _bytes(plan: Plan, n: int, m: int, group: int, spins: int) -> int:
     """Return the size of the tables."""
-    widths, fives_v, fives_h = _widths(n, m, group), -(-n // _FIVE), -(-m // _FIVE)
-    numbers = 32 * (fives_v * widths[1] + fives_h * widths[0] + fives_v) + sum(widths)
-    return numbers * np.dtype(real_type(plan)).itemsize
+    widths = _widths(n, m, group)
+    states_v, states_h = (32 * -(-x // _FIVE) if group == 1 else _states(x, spins) for x in (n, m))
+    numbers = states_v * (widths[1] + 1) + states_h * widths[0] + sum(widths)
+    return (numbers + 3) * np.dtype(real_type(plan)).itemsize
 
 
-def _table(weights: Array, bias: Array, width: int) -> Array:
-    """Sums of five inputs for each of their 32 states, [five, state, unit]; the first five have the bias, too."""
-    inputs, units = weights.shape
-    padded = np.zeros((-(-inputs // _FIVE) * _FIVE, width))
-    padded[:inputs, :units] = weights
-    table: Array = np.matmul(_SIGNS, padded.reshape(-1, _FIVE, width), dtype=np.float64)
-    table[0, :, :units] += bias
-    return table
+def _room(plan: Plan, n: int, m: int) -> int:
+    """Return the bytes of a warp's own: random words of two steps now and next, and what is still to be weighed."""
+    calls, parts = -(-n // 4) + -(-m // 4) * (2 if plan.method == "ais" else 1), 4 if plan.method == "ais" else 3
+    return 1024 * -(-2 * calls // 32) + _BATCH * (32 * parts + 4) * np.dtype(real_type(plan)).itemsize
 
 
-def tables(path: SignedPath, weights: Array, group: int) -> Array:
-    """Return all the numbers of a model, one after the other."""
+def on_grid(weights: Array, bias: Array, digits: int) -> tuple[Array, Array]:
+    """Round couplings [input, unit] and biases to multiples of powers of 2 that make sums of all of them exact."""
+    most = np.abs(weights).sum(axis=0) + np.abs(bias)
+    grid = np.ldexp(1.0, np.frexp(1.001 * most)[1] - digits)
+    return np.rint(weights / grid) * grid, np.rint(bias / grid) * grid
+
+
+def _tables(weights: Array, bias: Array, width: int, spins: int, last_first: bool) -> list[Array]:
+    """Sums of some inputs for each of their states, [state, unit]; the first ones have the bias, too.
+
+    A bit of a state is set where a spin is down; the first spin has the lowest bit, or the highest one.
+    """
+    found = []
+    for first in range(0, len(weights), spins):
+        part = weights[first : first + spins]
+        if last_first:  # whole tables for the rest, too
+            part = np.pad(part, ((0, spins - len(part)), (0, 0)))[::-1]
+        signs = 1.0 - 2.0 * (np.arange(1 << len(part))[:, None] >> np.arange(len(part)) & 1)
+        table = np.zeros((len(signs), width))
+        table[:, : part.shape[1]] = signs @ part + (bias if first == 0 else 0.0)
+        found.append(table)
+    return found
+
+
+def tables(path: SignedPath, weights: Array, group: int, spins: int, digits: int) -> Array:
+    """Return all the numbers of a model, one after the other; fields and slopes are sums of exact numbers."""
     n, m = weights.shape
     width_v, width_h = _widths(n, m, group)
-    parts = [_table(weights, path.slope_h, width_h), _table(weights.T, path.slope_v, width_v)]
-    if group == 1:
-        parts = [part.transpose(0, 2, 1) for part in parts]
-    parts.append(_table(path.slope_v[:, None], np.zeros(1), 1))
+    parts: list[Array] = []
+    sides = (
+        (weights, path.slope_h, width_h),
+        (weights.T, path.slope_v, width_v),
+        (path.slope_v[:, None], np.zeros(1), 1),
+    )
+    for couplings, bias, width in sides:
+        made = _tables(*on_grid(couplings, bias, digits), width, spins, last_first=group == 1)
+        if group == 1:
+            parts += [table.T for table in made]
+        else:  # a round of units after the other
+            whole = np.concatenate(made)
+            parts += [whole[:, first : first + 32] for first in range(0, width, 32)]
     bases = np.pad(path.base_v, (0, width_v - n)), np.pad(path.base_h, (0, width_h - m))
-    return np.concatenate([np.ravel(x) for x in (*parts, *bases)]) + 0.0  # a −0 would look like a negative field
+    numbers = np.concatenate([np.ravel(x) for x in (*parts, *bases)]) + 0.0  # a −0 would look like a negative field
+    return np.pad(numbers, (0, -len(numbers) % 4))  # whole 16 bytes
 
 
-def threads_per_chain(chains: int, multiprocessors: int) -> int:
-    """Return how many threads advance one chain: many where there are few chains. The bits are the same."""
-    return next((group for group, most in _FEW if chains <= most * multiprocessors), 1)
+def threads_per_chain(n: int, m: int, chains: int, multiprocessors: int) -> int:
+    """Return how many threads advance one chain: a warp where there are few chains. The bits are the same."""
+    looked_up = n * -(-m // _FIVE) + m * -(-n // _FIVE)  # by a thread in a step
+    return 32 if chains <= (40 + looked_up / 10) * multiprocessors else 1
 
 
 class Population(OnDevice):
@@ -113,33 +158,43 @@ class Population(OnDevice):
             "BASE": None if plan.remainder.base.is_uniform else 1,
             "JOINT": 1 if plan.method == "ais" else None,
         }
-        laid_out = LaidOut(path, weights, macros, {})
+        # steps add multiples of a power of 2 to the log-weights, as fine as there is room for: in any order the same
+        most = np.abs(path.slope_v).sum() + np.abs(path.slope_h).sum() + np.abs(weights).sum()
+        grid = np.ldexp(1.5, np.frexp(1.001 * most * max(1.0, np.abs(np.diff(plan.betas)).sum()))[1])
+        laid_out = LaidOut(path, weights, macros, np.float64(grid), {})
         return prepared(plan, device, path, 4 * -(-n // 32), _SECONDS * (n * m + 100), laid_out)
 
     def launch(self, to_step: int) -> None:
         """Start the kernel that takes the steps."""
         laid_out, device, prepared = self.prepared.laid_out, self.device, self.prepared
-        group = threads_per_chain(len(self.chains), device.multiprocessors)
         n, m = laid_out.weights.shape
-        if _bytes(self.plan, n, m, group) > _MOST_BYTES:
-            group = 1
-        if group not in laid_out.tables:
-            made: np.ndarray = tables(laid_out.path, laid_out.weights, group).astype(real_type(self.plan))
-            laid_out.tables[group] = device.upload(made), len(made)
-        numbers, count = laid_out.tables[group]
-        # AIS takes more registers, which would leave room for too few threads
-        bounds = (
-            f"__launch_bounds__({_BLOCKS[1]},{512 // _BLOCKS[1]})" if group == 1 and self.joint is not None else None
-        )
-        kernel = device.kernel([SOURCE], {**laid_out.macros, "GROUP": group, "NUMBERS": count, "BOUNDS": bounds})
-        shared = count * np.dtype(real_type(self.plan)).itemsize
-        if group == 32:  # and the random words of two steps
-            tiles = -(-m // 4) * (1 if self.joint is None else 2) + -(-n // 4)
-            shared = -(-shared // 16) * 16 + 1024 * -(-tiles // 32) * (_BLOCKS[32] // 32)
-        kernel(
-            -(-len(self.chains) * group // _BLOCKS[group]), _BLOCKS[group], shared,
+        chains, kind = len(self.chains), real_type(self.plan)
+        group, spins, room, block = threads_per_chain(n, m, chains, device.multiprocessors), _FIVE, 0, _BLOCK
+        if group > 1:  # as few waves of blocks as can be, all alike, one on each multiprocessor at a time
+            waves = -(-chains // (device.multiprocessors * _WARPS))
+            warps = min(_WARPS, -(-chains // (device.multiprocessors * waves)))
+            room, block = _room(self.plan, n, m), 32 * warps
+            left = device.shared_bytes - warps * room
+            fitting = (x for x in range(_LONGEST, _FIVE - 1, -1) if _bytes(self.plan, n, m, group, x) <= left)
+            spins = next(fitting, 0)
+            if not spins:
+                group, spins, room, block = 1, _FIVE, 0, _BLOCK
+        if (group, spins) not in laid_out.tables:
+            digits = np.finfo(kind).nmant + 1
+            made: np.ndarray = tables(laid_out.path, laid_out.weights, group, spins, digits).astype(kind)
+            laid_out.tables[group, spins] = device.upload(made), len(made)
+        numbers, count = laid_out.tables[group, spins]
+        bounds = f"__launch_bounds__({32 * _WARPS})" if group > 1 else None
+        if (
+            group == 1 and self.joint is not None
+        ):  # AIS takes more registers, which would leave room for too few threads
+            bounds = f"__launch_bounds__({_BLOCK},{512 // _BLOCK})"
+        own = {"GROUP": group, "SPINS": spins, "NUMBERS": count, "ROOM_BYTES": room, "BATCH": _BATCH, "BOUNDS": bounds}
+        shared = count * np.dtype(kind).itemsize + block // 32 * room
+        device.kernel([SOURCE], {**laid_out.macros, **own})(
+            -(-chains * group // block), block, shared,
             numbers, prepared.betas, prepared.differences, *prepared.address, self.first,
-            np.int32(len(self.chains)), self.bits, self.weights, self.joint,
+            np.int32(chains), self.bits, self.weights, self.joint, laid_out.grid,
             np.int32(self.step), np.int32(to_step), np.int32(self.plan.steps), np.int32(self.fresh),
         )  # fmt: skip
 

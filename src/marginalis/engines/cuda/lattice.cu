@@ -1,0 +1,329 @@
+// Bipartite lattices of spins without fields, whose couplings are all of one size: 32 chains share a word.
+//
+// A block has 32 chains, a lane a site, and a word of a site has a bit for each chain, set where the spin is up. The
+// field of a site is one of few: |field| = c·|J| with c = degree, degree − 2, …, so that probabilities are whole numbers of
+// 32 bits made beforehand, and sums of neighbours are made of bits. Random bits are compared with those numbers:
+// PLANES: bit by bit from the highest one, for all chains of a word at once, until all are decided. Else: a word for
+// each site and chain, as everywhere; lanes then are chains, and words are turned over.
+//
+// Sites are sorted by degree; those of the sampled side come first. DEGREES_V and DEGREES_H: bit d is set where a side
+// has sites of degree d. BITS: of the number of sites that a thread counts.
+
+#define MOST 8 // places for c, and more than any degree
+#define CLASSES(d) (((d) + 1) / 2) // other than c = 0
+#define CLASS(d, i) ((d) - 2 * (i))
+#define ALL 0xffffffffu
+#ifdef PLANES
+#define BATCH 4 // sites that are counted together
+#else
+#define BATCH 1 // else the code would be too long to be kept at hand
+#endif
+#define ROUND 4 // planes of a call of Philox
+#define SURE 3 // calls without looking whether all is decided: with 12 planes it mostly is, with 8 it is not
+
+FORCED u32 majority(u32 a, u32 b, u32 c) { return (a & b) | (a & c) | (b & c); }
+
+// The number of set bits among up to seven words: three words
+struct Count {
+    u32 ones, twos, fours;
+    MEMBER Count(const u32 *w)
+    {
+        u32 a = w[0] ^ w[1] ^ w[2], b = w[3] ^ w[4] ^ w[5];
+        u32 from_a = majority(w[0], w[1], w[2]), from_b = majority(w[3], w[4], w[5]), from_ones = majority(a, b, w[6]);
+        ones = a ^ b ^ w[6];
+        twos = from_a ^ from_b ^ from_ones;
+        fours = majority(from_a, from_b, from_ones);
+    }
+    // Where the count is one of those whose bit is set in `which`
+    MEMBER u32 among(u32 which) const
+    {
+        u32 found = 0;
+#pragma unroll
+        for (int n = 0; n < 8; ++n)
+            if (which >> n & 1) found |= (n & 1 ? ones : ~ones) & (n & 2 ? twos : ~twos) & (n & 4 ? fours : ~fours);
+        return found;
+    }
+};
+
+struct Run {
+    const Keys &keys;
+    u32 group, side, k;
+    const u32 *thresholds; // of the step, by c
+    const Words *planes; // their bits as words, [call][c]
+    int lane;
+};
+
+#ifdef PLANES
+// Planes of CALLS calls of Philox: where the random number is less than the threshold, and where it is neither less nor more
+template <int D, int CALLS>
+FORCED void compare(const Run &run, u32 unit, u32 call, const u32 *masks, u32 zero, u32 *less, u32 *same)
+{
+    *less = 0u, *same = ~0u;
+#pragma unroll
+    for (int q = CALLS - 1; q >= 0; --q) { // from the lowest plane up
+        Words random = philox(run.group, run.k, 8 * unit + call + q, run.side, run.keys);
+        u32 bits[ROUND] = {call + q == 0 ? zero : 0u, 0u, 0u, 0u};
+#pragma unroll
+        for (int i = 0; i < CLASSES(D); ++i) {
+            Words of = run.planes[(call + q) * MOST + CLASS(D, i)];
+#pragma unroll
+            for (int p = 0; p < ROUND; ++p) bits[p] |= masks[i] & of.w[p];
+        }
+#pragma unroll
+        for (int p = ROUND - 1; p >= 0; --p) {
+            *less = majority(~random.w[p], bits[p], *less);
+            *same &= ~(random.w[p] ^ bits[p]);
+        }
+    }
+}
+
+template <int D> FORCED u32 drawn_less(const Run &run, u32 unit, const u32 *masks, u32 zero)
+{
+    u32 less, undecided;
+    compare<D, SURE>(run, unit, 0, masks, zero, &less, &undecided);
+#pragma unroll 1
+    for (int call = SURE; call < 32 / ROUND && undecided; ++call) {
+        u32 further, same;
+        compare<D, 1>(run, unit, call, masks, zero, &further, &same);
+        less |= undecided & further, undecided &= same;
+    }
+    return less;
+}
+#else
+// Bit i of lane j becomes bit j of lane i
+FORCED u32 turned(u32 word, int lane)
+{
+    u32 low = 0x0000ffffu;
+#pragma unroll
+    for (int apart = 16; apart; apart /= 2, low ^= low << apart) {
+        u32 theirs = __shfl_xor_sync(ALL, word, apart);
+        word = lane & apart ? (word & ~low) | (theirs >> apart & low) : (word & low) | (theirs << apart & ~low);
+    }
+    return word;
+}
+
+// The next site of a chain, whose bits in `of_class` are the lowest ones
+template <int D> FORCED u32 is_less(u32 word, u32 *of_class, const u32 *thresholds)
+{
+    u32 threshold = D % 2 ? thresholds[CLASSES(D) - 1] : 0x80000000u;
+#pragma unroll
+    for (int i = 0; i < CLASSES(D) - D % 2; ++i) {
+        threshold = of_class[i] & 1u ? thresholds[i] : threshold;
+        of_class[i] >>= 1;
+    }
+    return word < threshold;
+}
+
+template <int D> FORCED u32 drawn_less(const Run &run, u32 unit, const u32 *masks, u32 zero)
+{
+    u32 of_class[CLASSES(D) + 1], thresholds[CLASSES(D) + 1], less = 0u, tile = ~0u;
+    Words random;
+#pragma unroll
+    for (int i = 0; i < CLASSES(D); ++i) {
+        of_class[i] = turned(masks[i], run.lane);
+        thresholds[i] = run.thresholds[CLASS(D, i)];
+    }
+#ifdef SORTED
+#pragma unroll 1
+    for (int j = 0; j < 32; ++j) {
+        u32 at = __shfl_sync(ALL, unit, j);
+        if (at / 4 != tile) tile = at / 4, random = philox(32 * run.group + run.lane, run.k, tile, run.side, run.keys);
+        u32 word = at & 2 ? (at & 1 ? random.w[3] : random.w[2]) : (at & 1 ? random.w[1] : random.w[0]);
+        less = less >> 1 | is_less<D>(word, of_class, thresholds) << 31;
+    }
+#else
+#pragma unroll
+    for (int t = 0; t < 8; ++t) {
+        random = philox(32 * run.group + run.lane, run.k, (unit - run.lane) / 4 + t, run.side, run.keys);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) less = less >> 1 | is_less<D>(random.w[j], of_class, thresholds) << 31;
+    }
+#endif
+    return turned(less, run.lane);
+}
+#endif
+
+// Draw the sites of 32 lanes; `masks`: where their |field| is c·|J|, for each c
+template <int D>
+FORCED void update(const Run &run, const u32 *inputs, int pitch, const u32 *units, u32 *x, u32 *own, int at, int end, u32 *masks)
+{
+    int place = at + run.lane;
+    bool is_there = place < end;
+    if (!is_there) place = end - 1; // such a lane goes along, for the others of its warp
+    u32 words[7] = {};
+#pragma unroll
+    for (int i = 0; i < D; ++i) {
+        u32 input = inputs[i * pitch + place];
+#ifdef SIGNED // the highest bit: whether the coupling is negative
+        words[i] = x[input & 0x7fffffffu] ^ (u32)((int)input >> 31);
+#else
+        words[i] = x[input];
+#endif
+    }
+    Count count(words);
+    u32 some = 0u;
+#pragma unroll
+    for (int i = 0; i < CLASSES(D); ++i) {
+        masks[i] = count.among(1u << i | 1u << (D - i));
+        some |= masks[i];
+    }
+#ifdef SORTED
+    u32 unit = units[place];
+#else
+    u32 unit = at + run.lane;
+#endif
+    u32 less = drawn_less<D>(run, unit, masks, ~some);
+    u32 up = count.among(0xffu << (D + 1) / 2 & 0xffu); // no field counts as a positive one
+    if (is_there) own[place] = up ^ less;
+#pragma unroll
+    for (int i = 0; i < CLASSES(D); ++i)
+        if (!is_there) masks[i] = 0u;
+}
+
+// Numbers of 32 chains, a word for each of their bits
+struct Counter {
+    u32 bits[BITS + 5];
+    MEMBER u32 add(int bit, u32 a, u32 b)
+    {
+        u32 carry = majority(bits[bit], a, b);
+        bits[bit] ^= a ^ b;
+        return carry;
+    }
+    MEMBER void add(const u32 *some, int apart)
+    {
+        u32 carry = some[0];
+        int next = 0;
+        if (BATCH > 1) carry = add(0, some[0], some[apart]), next = 1;
+        if (BATCH > 2) carry = add(1, carry, add(0, some[2 * apart], some[3 * apart])), next = 2;
+#pragma unroll
+        for (int i = 0; i < BITS; ++i) {
+            if (i < next) continue;
+            u32 both = bits[i] & carry;
+            bits[i] ^= carry;
+            carry = both;
+        }
+    }
+    // The number of the lane's chain in all lanes together
+    MEMBER u32 total(int lane)
+    {
+#pragma unroll
+        for (int stage = 0; stage < 5; ++stage) {
+            u32 carry = 0u;
+#pragma unroll
+            for (int i = 0; i < BITS + stage; ++i) {
+                u32 mine = bits[i], theirs = __shfl_xor_sync(ALL, mine, 1 << stage);
+                bits[i] = mine ^ theirs ^ carry;
+                carry = majority(mine, theirs, carry);
+            }
+            bits[BITS + stage] = carry;
+        }
+        u32 sum = 0u;
+#pragma unroll
+        for (int i = 0; i < BITS + 5; ++i) sum |= (bits[i] >> lane & 1u) << i;
+        return sum;
+    }
+};
+
+struct Side { const u32 *inputs, *units; const int *starts; int size; u32 *own; };
+
+// Sites of degree D: draw them, and count their fields or not
+template <int D, bool COUNTED>
+FORCED void sweep_degree(const Run &run, const Side &side, u32 *x, u32 *counts, int start, int end)
+{
+    const int each = blockDim.x, first = start + threadIdx.x / 32 * 32;
+    if (!COUNTED) {
+        u32 masks[CLASSES(D) + 1];
+#pragma unroll 1
+        for (int at = first; at < end; at += each)
+            update<D>(run, side.inputs, side.size, side.units, x, side.own, at, end, masks);
+        return;
+    }
+    Counter counters[CLASSES(D) + 1] = {};
+#pragma unroll 1
+    for (int at = first; at < end; at += BATCH * each) {
+        u32 masks[BATCH][CLASSES(D) + 1] = {};
+#pragma unroll
+        for (int j = 0; j < BATCH; ++j)
+            if (at + j * each < end)
+                update<D>(run, side.inputs, side.size, side.units, x, side.own, at + j * each, end, masks[j]);
+#pragma unroll
+        for (int i = 0; i < CLASSES(D); ++i) counters[i].add(masks[0] + i, CLASSES(D) + 1);
+    }
+#pragma unroll
+    for (int i = 0; i < CLASSES(D); ++i) atomicAdd(counts + 32 * CLASS(D, i) + run.lane, counters[i].total(run.lane));
+}
+
+template <int D, int DEGREES, bool COUNTED> FORCED void sweep(const Run &run, const Side &side, u32 *x, u32 *counts)
+{
+    if constexpr (D < MOST) {
+        if constexpr ((DEGREES >> D & 1) != 0)
+            sweep_degree<D, COUNTED>(run, side, x, counts, side.starts[D], side.starts[D + 1]);
+        sweep<D + 1, DEGREES, COUNTED>(run, side, x, counts);
+    }
+}
+
+// Carry chains from one step of 0 … K to another; those of a group beyond `chains` from `lead` on go along. `x`: the
+// states of a group after the other, with room for both sides unless these are in shared memory meanwhile.
+// `thresholds`: by step and c, times 2^32; `rises`: what a site adds to a log-weight in a step, by c.
+extern "C" __global__ void BOUNDS anneal(
+    int n, int m, const u32 *inputs_v, const u32 *inputs_h, const u32 *units_v, const u32 *units_h,
+    const int *starts_v, const int *starts_h, const u32 *thresholds, const double *rises, KEYS, u32 side_v, u32 side_h,
+    u32 first_group, int lead, int chains, u32 *states, double *weights, int from, int to, int steps, int fresh)
+{
+    SHARED_BYTES(shared_bytes);
+    const Keys keys = GIVEN_KEYS;
+    int lane = threadIdx.x % 32, t = 32 * blockIdx.x + lane - lead;
+    Words *planes = (Words *)shared_bytes; // of an even and an odd step
+    u32 *counts = (u32 *)(planes + 2 * (32 / ROUND) * MOST);
+#ifdef INSIDE
+    u32 *x = counts + 32 * MOST, *outside = states + (long)blockIdx.x * n;
+    if (fresh != 1)
+        for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] = outside[i];
+#else
+    u32 *x = states + (long)blockIdx.x * (n + m);
+#endif
+    Run run = {keys, first_group + blockIdx.x, side_v, 0u, thresholds, planes, lane};
+    Side of_v = {inputs_v, units_v, starts_v, n, x}, of_h = {inputs_h, units_h, starts_h, m, x + n};
+    for (int i = threadIdx.x; i < 32 * MOST; i += blockDim.x) counts[i] = 0u;
+    if (fresh == 1) sweep_degree<0, false>(run, of_v, x, counts, 0, n);
+    const bool weighs = threadIdx.x < 32 && t >= 0 && t < chains;
+    double weight = weighs ? weights[t] : 0.0;
+#pragma unroll 1
+    for (int k = from + 1; k <= to; ++k) {
+        run.k = k, run.thresholds = thresholds + (long)k * MOST, run.planes = planes + (k & 1) * (32 / ROUND) * MOST;
+#ifdef PLANES
+        for (int i = threadIdx.x; i < 32 * MOST; i += blockDim.x) {
+            int plane = i / (ROUND * MOST) * ROUND + i % ROUND, c = i / ROUND % MOST;
+            ((u32 *)run.planes)[i] = (u32)((int)(run.thresholds[c] << plane) >> 31);
+        }
+#endif
+        __syncthreads();
+        run.side = side_h;
+        sweep<0, DEGREES_H, true>(run, of_h, x, counts);
+        __syncthreads();
+        if (threadIdx.x < 32) {
+#pragma unroll
+            for (int c = 1; c < MOST; ++c) weight += (double)counts[32 * c + lane] * rises[(long)k * MOST + c];
+#pragma unroll
+            for (int c = 1; c < MOST; ++c) counts[32 * c + lane] = 0u;
+        }
+        run.side = side_v;
+        if (k < steps) sweep<0, DEGREES_V, false>(run, of_v, x, counts);
+    }
+    if (weighs) weights[t] = weight;
+#ifdef INSIDE
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += blockDim.x) outside[i] = x[i];
+#endif
+}
+
+// Chains go on from the sampled spins of others: `ancestors`, for every chain of all groups
+extern "C" __global__ void gather(int n, long pitch, const long *ancestors, const u32 *states, u32 *chosen)
+{
+    int lane = threadIdx.x % 32;
+    long from = ancestors[32 * blockIdx.x + lane];
+    for (int i = threadIdx.x / 32; i < n; i += blockDim.x / 32) {
+        u32 word = states[from / 32 * pitch + i];
+        WRITE_BIT(chosen[blockIdx.x * pitch + i], lane, word >> (from & 31) & 1u);
+    }
+}

@@ -1,0 +1,160 @@
+"""Bipartite lattices of spins without fields and with couplings of one size: plans laid out for `lattice.cu`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ...checks import Array
+from ...gpu.device import Device
+from ...random import PLANES
+from ...sampling.plan import Plan
+from ...sampling.settle import MOST_NEIGHBOURS, has_one_coupling
+from ...sampling.signed import signed_path
+from .population import OnDevice, Prepared, prepared, rows_of, words_of
+
+SOURCE = Path(__file__).with_name("lattice.cu")
+_MOST = MOST_NEIGHBOURS + 1  # places for |field|/|J|
+_BYTES = 2 * 8 * _MOST * 16 + 32 * _MOST * 4  # of shared memory besides the states
+_MOST_INSIDE = 200 << 10  # of states in shared memory
+_SIGN = np.uint32(1 << 31)
+_WARPS = 28  # on a multiprocessor, about
+_RESIDENT = 24  # of them, whose registers must have room
+_MOST_WARPS = 16  # of a block
+_SECONDS = 1e-12  # of a site of a chain and a step, about
+
+
+class LaidOut(NamedTuple):
+    """A plan in the kernel's terms."""
+
+    macros: dict[str, object]
+    arguments: tuple[Any, ...]  # all that do not change from launch to launch
+    order: NDArray[np.int64]  # sampled units as the kernel has them: by degree
+    sites: tuple[int, int]
+    inside: bool  # whether the states of 32 chains have room in shared memory
+
+
+def serves(plan: Plan) -> bool:
+    """Whether a plan is for this kernel."""
+    return plan.draws != "halves" and has_one_coupling(plan)
+
+
+def _both_ways(weights: Any) -> tuple[Any, Any]:
+    """Couplings as lists of every sampled unit, and of every summed-out one."""
+    rows = sp.csr_array(weights, copy=True)
+    rows.eliminate_zeros()
+    return rows, sp.csr_array(rows.T)
+
+
+def _thresholds(fields: Array) -> NDArray[np.uint32]:
+    """Return how many 32-bit words w stand against a field: those with (w + ½)/2^32 < e/(1 + e)."""
+    e = np.exp(-2.0 * np.abs(fields))
+    return np.maximum(np.ceil(np.ldexp(e / (1.0 + e), 32) - 0.5), 0.0).astype(np.uint32)
+
+
+class Population(OnDevice):
+    """Chains whose spins are bits of words, [chain // 32, site]; a chain's place is that of its number."""
+
+    def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
+        super().__init__(plan, prepared, chains)
+        self.lead = int(self.first) % 32
+        self.room = -(-(self.lead + len(chains)) // 32) * 32
+        laid_out: LaidOut = prepared.laid_out
+        pitch = laid_out.sites[0] if laid_out.inside else sum(laid_out.sites)
+        self.x = self.device.zeros((self.room // 32, pitch), np.uint32)
+        if plan.start is not None:
+            rows = np.ones((self.room, laid_out.sites[0]))
+            rows[self.lead : self.lead + len(chains)] = self.signed(plan.start[chains.start : chains.stop])[
+                : len(chains)
+            ]
+            words = words_of(rows[:, laid_out.order]).T
+            padding = ((0, 0), (0, pitch - words.shape[1]))
+            self.x, self.fresh = self.device.upload(np.ascontiguousarray(np.pad(words, padding))), 2
+
+    @staticmethod
+    def prepare(plan: Plan, device: Device) -> Prepared:
+        """Lay out a plan for the kernel."""
+        path = signed_path(plan)
+        n, m = path.weights.shape
+        lists = _both_ways(path.weights)
+        orders = [np.argsort(np.diff(x.indptr), kind="stable") for x in lists]
+        size = float(np.abs(lists[0].data[0]))
+        arguments: list[Any] = [np.int32(n), np.int32(m)]
+        for into, others, first in ((lists[0], orders[1], n), (lists[1], orders[0], 0)):
+            own = into[orders[0] if first else orders[1]]
+            degrees = np.diff(own.indptr)
+            places = np.empty(len(others), np.int64)
+            places[others] = np.arange(len(others))
+            inputs: np.ndarray = np.zeros((max(1, degrees.max()), len(degrees)), np.uint32)
+            at = np.arange(own.nnz) - np.repeat(own.indptr[:-1], degrees), np.repeat(np.arange(len(degrees)), degrees)
+            inputs[at] = (first + places[own.indices]).astype(np.uint32) | np.where(own.data < 0, _SIGN, np.uint32(0))
+            arguments.append(device.upload(inputs))
+        arguments += [device.upload(order.astype(np.uint32)) for order in orders]
+        degrees_of = [np.sort(np.diff(x.indptr)) for x in lists]
+        arguments += [device.upload(np.searchsorted(x, np.arange(_MOST + 1)).astype(np.int32)) for x in degrees_of]
+        fields = plan.betas[:, None] * (size * np.arange(_MOST))
+        normaliser = fields + np.log1p(np.exp(-2.0 * fields))
+        arguments += [
+            device.upload(_thresholds(fields)),
+            device.upload(np.diff(normaliser, axis=0, prepend=normaliser[:1])),
+        ]
+        inside = 4 * (n + m) <= min(_MOST_INSIDE, device.shared_bytes - _BYTES)
+        in_order = all((order == np.arange(len(order))).all() for order in orders)
+        macros: dict[str, object] = {
+            "DEGREES_V": sum(1 << int(d) for d in np.unique(degrees_of[0])),
+            "DEGREES_H": sum(1 << int(d) for d in np.unique(degrees_of[1])),
+            "SIGNED": 1 if lists[0].data.min() < 0.0 else None,
+            "SORTED": None if in_order else 1,
+            "INSIDE": 1 if inside else None,
+            "PLANES": 1 if plan.draws == "planes" else None,
+        }
+        laid_out = LaidOut(macros, tuple(arguments), orders[0], (n, m), inside)
+        common = prepared(plan, device, path, (n if inside else n + m) // 8, _SECONDS * (n + m), laid_out)
+        if plan.draws == "words":
+            return common
+        *keys, side_v, side_h = common.address
+        return common._replace(address=(*keys, side_v + np.uint32(PLANES), side_h + np.uint32(PLANES)))
+
+    def launch(self, to_step: int) -> None:
+        """Start the kernel that takes the steps."""
+        laid_out, prepared, device = self.prepared.laid_out, self.prepared, self.device
+        groups, (n, m) = self.room // 32, laid_out.sites
+        shared = _BYTES + (4 * (n + m) if laid_out.inside else 0)
+        together = min(device.shared_bytes // shared, -(-groups // device.multiprocessors), 32)
+        warps = 1
+        while 2 * warps * together <= _WARPS and warps < _MOST_WARPS and 32 * warps < max(n, m):
+            warps *= 2
+        most = -(-max(n, m) // (32 * warps))  # sites of a thread
+        macros = {
+            **laid_out.macros,
+            "BITS": max(2, (4 * -(-most // 4)).bit_length()),
+            "BOUNDS": f"__launch_bounds__({32 * warps},{max(1, _RESIDENT // warps)})",
+        }
+        device.kernel([SOURCE], macros)(
+            groups, 32 * warps, shared, *laid_out.arguments, *prepared.address,
+            np.uint32(int(self.first) // 32), np.int32(self.lead), np.int32(len(self.chains)), self.x, self.weights,
+            np.int32(self.step), np.int32(to_step), np.int32(self.plan.steps), np.int32(self.fresh),
+        )  # fmt: skip
+
+    def signed_states(self) -> Array:
+        """States of the sampled side, [chain, unit]."""
+        laid_out = self.prepared.laid_out
+        words = self.device.download(self.x)[:, : laid_out.sites[0]]
+        rows = np.empty((len(self.chains), laid_out.sites[0]))
+        rows[:, laid_out.order] = rows_of(words.T, self.room)[self.lead : self.lead + len(self.chains)]
+        return rows
+
+    def choose(self, ancestors: NDArray[np.int64]) -> None:
+        """Go on from the states of these chains, one for each; log-weights stay where they are."""
+        places = np.arange(self.room, dtype=np.int64)
+        places[self.lead : self.lead + len(ancestors)] = self.lead + ancestors
+        chosen = self.device.zeros(self.x.shape, np.uint32)
+        macros = {**self.prepared.laid_out.macros, "BITS": 2}
+        gather = self.device.kernel([SOURCE], macros, "gather")
+        n, pitch = np.int32(self.prepared.laid_out.sites[0]), np.int64(self.x.shape[1])
+        gather(self.room // 32, 128, 0, n, pitch, self.device.upload(places), self.x, chosen)
+        self.x, self.fresh = chosen, 2
