@@ -50,4 +50,5 @@ class Begun:
     together: int  # chains to advance together at most
     at_least: int = 16  # and at least, where there are so many for every thread
     carries_marginal: bool = False  # whether AIS carries the weights of mAIS along, as `marginal_log_weights`
+    aligned: int = 0  # if not 0, jobs begin at chains whose numbers are multiples of this
     alone: bool = False  # whether threads would be in each other's way

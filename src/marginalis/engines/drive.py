@@ -84,7 +84,9 @@ def run_here(
 ) -> Found:
     """Run some chains of a plan (whole populations, if it has any) on threads; `recorder` is for these chains only."""
     threads = 1 if begun.alone else threads
-    whole = plan.population_size if plan.populations else _LANES
+    whole, lead = plan.population_size if plan.populations else _LANES, 0
+    if begun.aligned and not plan.populations:
+        whole, lead = begun.aligned, (plan.first_chain + chains.start) % begun.aligned
     # a run that is looked at on the way stops often: larger jobs keep the calls long
     least = begun.at_least if recorder is None and not plan.populations else len(chains)
     log_weights = np.empty(len(chains) // whole if plan.populations else len(chains))
@@ -121,18 +123,22 @@ def run_here(
         if marginal is not None:
             marginal[part] = population.marginal_log_weights + earlier
 
-    run_jobs(job, _parts(chains, whole, threads, least, begun.together), plan.steps * len(chains), threads, tick)
+    parts = _parts(chains, whole, threads, least, begun.together, lead)
+    run_jobs(job, parts, plan.steps * len(chains), threads, tick)
     return Found(log_weights, marginal, recorder)
 
 
-def _parts(chains: range, whole: int, threads: int, least: int, most: int) -> Iterator[range]:
-    """Cut a range into parts of a whole number of `whole`, ever smaller ones so that all threads end together."""
+def _parts(chains: range, whole: int, threads: int, least: int, most: int, lead: int = 0) -> Iterator[range]:
+    """Cut a range into parts of a whole number of `whole`, ever smaller ones so that all threads end together.
+
+    The first part is `lead` shorter.
+    """
     least = min(least, -(-len(chains) // threads))
     while chains:
         share = max(least, len(chains) // (2 * threads) if threads > 1 else len(chains))
         size = max(1, min(-(-share // whole), most // whole)) * whole
-        yield chains[:size]
-        chains = chains[size:]
+        yield chains[: size - lead]
+        chains, lead = chains[size - lead :], 0
 
 
 @dataclass(eq=False)

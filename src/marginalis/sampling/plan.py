@@ -130,7 +130,9 @@ class Plan:
         """Return the plan for the engine asked for, in the precision that it takes."""
         model, base = self.remainder.model, self.remainder.base
         name = settle_engine(engine, model, self)
-        return replace(self, engine=name, precision=settle_precision(self.precision, name, model, base, self.steps))
+        # what counts sites as bits rounds nothing to single precision
+        asked = "double" if (self.draws, name) == ("planes", "numba") else self.precision
+        return replace(self, engine=name, precision=settle_precision(asked, name, model, base, self.steps))
 
     def rerouted(self, **changes: Any) -> Plan:
         """Return the plan on another path, on the reference if its engine does not serve the draws there."""

@@ -14,7 +14,8 @@ from ..models.model import MRF
 from ..parallel.threads import jit_is_off
 from .base import Base
 
-MOST_NEIGHBOURS = 7  # of a spin, where fields are counted
+MOST_NEIGHBOURS = 7  # of a site of a lattice
+_PER_KIND = 64  # sites of a lattice for each field, at least: tables are made for every one
 _EPS = 2.0**-52
 _SINGLE = 3e-6  # relative error of log-weights in single precision; seen: 1.7e-6, where all couplings round alike
 
@@ -37,26 +38,35 @@ def unserved(engine: str, plan: Any) -> str | None:
     """Return why an engine cannot draw the units of a plan as that says, if so: all do so by words."""
     if plan.draws == "words" or engine == "numpy" or plan.remainder.model is None:
         return None
-    if engine == "cuda" and plan.draws == "planes" and has_one_coupling(plan):
+    if plan.draws == "planes" and (is_lattice if engine == "numba" else has_one_coupling)(plan):
         return None
     return f"serves draws='words' only for such a model or path, not {plan.draws!r}"
 
 
+def is_lattice(plan: Any) -> bool:
+    """Whether a plan is for spins on a bipartite graph with couplings J or −J, few fields and few neighbours each.
+
+    AIS, Metropolis sweeps, and paths from a base with couplings or from a mixture are not meant.
+    """
+    model, base = plan.remainder.model, plan.remainder.base
+    plain = plan.transition == "gibbs" and plan.method != "ais" and plan.mixture is None and not base.is_coupled
+    if not plain or model.spin_form is None or not model.is_bipartite or not sp.issparse(model.weights):
+        return False
+    form = model.spin_form
+    entries = form.weights.tocoo()
+    kept = entries.data != 0
+    size, ends = np.abs(entries.data[kept]), [x[kept] for x in entries.coords]
+    if not len(size) or (size != size[0]).any() or max(np.bincount(x).max() for x in ends) > MOST_NEIGHBOURS:
+        return False
+    fields = np.concatenate([form.visible_bias, form.hidden_bias]) + 1j * np.concatenate(signed_base(form, base))
+    return len(np.unique(fields)) <= max(1, model.n_variables // _PER_KIND)
+
+
 def has_one_coupling(plan: Any) -> bool:
-    """Whether a plan samples a sparse bipartite graph of spins without fields, all couplings J or −J, for mAIS."""
-    model, base, _ = plan.oriented()
-    if plan.method == "ais" or plan.transition != "gibbs" or plan.mixture is not None or not base.is_uniform:
-        return False
-    if model.spin_form is None or not model.is_bipartite or not sp.issparse(model.weights):
-        return False
-    form = model.signed_form
-    if form.visible_bias.any() or form.hidden_bias.any():
-        return False
-    links = sp.coo_array(form.weights)
-    sizes, used = np.abs(links.data), links.data != 0
-    if not used.any() or (sizes[used] != sizes.max()).any():
-        return False
-    return max(int(np.bincount(ends[used]).max()) for ends in links.coords) <= MOST_NEIGHBOURS
+    """Whether a plan is for such a lattice without any fields."""
+    model, base = plan.remainder.model, plan.remainder.base
+    biased = model.signed_form.visible_bias.any() or model.signed_form.hidden_bias.any()
+    return not biased and base.is_uniform and is_lattice(plan)
 
 
 def _hindrance(model: MRF) -> str | None:

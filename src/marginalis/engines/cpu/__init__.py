@@ -12,8 +12,8 @@ from ...simd.vector import LANES
 from .. import Begun
 from .graph_population import GraphPopulation
 from .graph_population import prepare as prepare_graph
-from .lattice import find_lattice
-from .lattice_population import LatticePopulation, prepare_lattice, serves_lattices
+from .lattice_population import LatticePopulation, prepare_lattice, serves_words
+from .planes_population import GROUP, PlanesPopulation, chains_of_planes, prepare_planes
 from .population import Population, chains_together, prepare
 from .table_kernel import ABREAST
 from .table_population import TablePopulation, keeps_tables
@@ -30,9 +30,10 @@ def begin(plan: Plan) -> Begun:
     pairs = model.spin_form is not None and model.is_bipartite and not base.is_coupled and plan.mixture is None
     kind: type[Population]
     kind, lay_out = (Population, prepare) if pairs else (GraphPopulation, prepare_graph)
-    lattice = find_lattice(plan) if pairs and serves_lattices(plan) else None
-    if lattice is not None:
-        kind, lay_out = LatticePopulation, partial(prepare_lattice, lattice=lattice)
+    if plan.draws == "planes":
+        kind, lay_out = PlanesPopulation, prepare_planes
+    elif serves_words(plan):
+        kind, lay_out = LatticePopulation, prepare_lattice
     # laying out a huge matrix takes seconds
     prepared = interruptible(lay_out, plan) if model.weights.size > _HUGE else lay_out(plan)
     at_least = LANES
@@ -45,7 +46,10 @@ def begin(plan: Plan) -> Begun:
         kind(plan, prepared, range(0)).advance(0)
     finally:
         notice.cancel()
-    return Begun(partial(kind, plan, prepared), chains_together(prepared), at_least, plan.method == "ais")
+    population = partial(kind, plan, prepared)
+    if kind is PlanesPopulation:
+        return Begun(population, chains_of_planes(prepared), GROUP, aligned=GROUP)
+    return Begun(population, chains_together(prepared), at_least, plan.method == "ais")
 
 
 @cache

@@ -20,7 +20,6 @@ from ...simd.draws import TILE
 from ...simd.vector import LANES, aligned
 from .lattice_kernel import MOST
 
-_PER_KIND = 64  # sites at least, for the time that its tables take
 CHUNK = 512  # steps that tables are made for at a time
 _GAIN_BITS = 24  # of the largest gain: sums over 64 sites are whole numbers of 32 bits
 
@@ -44,25 +43,18 @@ class Lattice(NamedTuple):
     bases: Array
 
 
-def find_lattice(plan: Plan) -> Lattice | None:
-    """Return the lattice of a plan for spins on a bipartite graph, if it is one."""
-    if not sp.issparse(plan.oriented()[0].weights):
-        return None
+def lay_out(plan: Plan) -> Lattice:
+    """Return the lattice of a plan, which `is_lattice` says it has."""
     path = signed_path(plan)
     weights = sp.csr_array(path.weights, copy=True)
     weights.eliminate_zeros()
     into = weights, sp.csr_array(weights.T)
-    size = np.abs(weights.data)
-    if not len(size) or (size != size[0]).any() or max(np.diff(w.indptr).max() for w in into) > MOST:
-        return None
-    sides = (path.slope_v, path.base_v), (path.slope_h, path.base_h)
-    if np.unique(np.hstack(sides), axis=1).shape[1] > max(1, sum(weights.shape) // _PER_KIND):
-        return None
-    padded = [np.pad(side, ((0, 0), (0, -len(side[0]) % TILE))) for side in sides]
-    fields, kinds = np.unique(np.hstack(padded), axis=1, return_inverse=True)
-    of_sides = np.split(kinds.ravel(), [padded[0].shape[1]])
-    visible, hidden = (_sites(w, kinds) for w, kinds in zip(into, of_sides, strict=True))
-    return Lattice(float(size[0]), hidden, visible, fields[0], fields[1])
+    sides = path.slope_v + 1j * path.base_v, path.slope_h + 1j * path.base_h
+    padded = [np.pad(side, (0, -len(side) % TILE)) for side in sides]
+    fields, kinds = np.unique(np.concatenate(padded), return_inverse=True)
+    of_sides = np.split(kinds, [len(padded[0])])
+    visible, hidden = (_sites(w, own) for w, own in zip(into, of_sides, strict=True))
+    return Lattice(float(abs(weights.data[0])), hidden, visible, fields.real.copy(), fields.imag.copy())
 
 
 def _sites(into: Any, kinds: np.ndarray) -> Sites:
@@ -104,9 +96,13 @@ class TableMaker:
 
 
 def draw_tables(fields: Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many of the 2^32 words make a spin stand against its field (u·(1 + e) < e), and the likelier spin."""
+    """Return the thresholds of draws, and the likelier spins."""
     words, spins = aligned(fields.shape, np.uint32), aligned(fields.shape, np.int8)
-    e = np.exp(-2.0 * np.abs(fields))
-    words[:] = np.maximum(np.ceil(np.ldexp(e / (1.0 + e), 32) - 0.5), 0.0)
-    spins[:] = np.copysign(1.0, fields)
+    words[:], spins[:] = thresholds(fields), np.copysign(1.0, fields)
     return words, spins.view(np.uint8)
+
+
+def thresholds(fields: Array) -> np.ndarray:
+    """Return how many of the 2^32 words make a spin stand against its field: those with u·(1 + e) < e."""
+    e = np.exp(-2.0 * np.abs(fields))
+    return np.maximum(np.ceil(np.ldexp(e / (1.0 + e), 32) - 0.5), 0.0).astype(np.uint32)

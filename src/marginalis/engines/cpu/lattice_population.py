@@ -9,10 +9,11 @@ import numpy as np
 from ...checks import Array
 from ...random import HIDDEN, VISIBLE
 from ...sampling.plan import Plan
+from ...sampling.settle import is_lattice
 from ...sampling.signed import signed_path
 from ...simd.draws import TILE
 from ...simd.functions import HAS_AVX512
-from .lattice import CHUNK, Lattice, Sites, TableMaker, draw_tables
+from .lattice import CHUNK, Sites, TableMaker, draw_tables, lay_out
 from .lattice_kernel import anneal_lattice
 from .population import Population, Prepared
 
@@ -32,13 +33,14 @@ class Model(NamedTuple):
     flips: None = None
 
 
-def serves_lattices(plan: Plan) -> bool:
-    """Whether `lattice_kernel` takes the plan if it is for a lattice: it was the faster one for all that were tried."""
-    return HAS_AVX512 and plan.precision == "single" and plan.transition == "gibbs" and plan.method != "ais"
+def serves_words(plan: Plan) -> bool:
+    """Whether `lattice_kernel` takes the plan: it was faster than multiply-adds for all lattices that were tried."""
+    return HAS_AVX512 and plan.precision == "single" and is_lattice(plan)
 
 
-def prepare_lattice(plan: Plan, lattice: Lattice) -> Prepared:
+def prepare_lattice(plan: Plan) -> Prepared:
     """Lay out a plan for the kernel."""
+    lattice = lay_out(plan)
     path = signed_path(plan)
     slope_v, slope_h, base_v = (np.pad(x, (0, -len(x) % TILE)) for x in (path.slope_v, path.slope_h, path.base_v))
     laid_out = Model(

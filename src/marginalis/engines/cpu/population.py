@@ -20,7 +20,7 @@ from .anneal_kernel import anneal_blocks
 from .packing import is_band, pack, pack_flips, pack_tables
 
 _CALL_OPERATIONS = 5e8  # multiply-adds per kernel call: some ten milliseconds, so that an interrupt is prompt
-_JOB_BYTES = 1 << 20  # states of the chains that are advanced together
+JOB_BYTES = 1 << 20  # states of the chains that are advanced together
 
 
 class Model(NamedTuple):
@@ -189,4 +189,4 @@ def chains_together(prepared: Prepared) -> int:
     size = LANES * np.dtype(prepared.dtype).itemsize
     if prepared.looked_up:  # four spins take the place of one, and tables made for many chains want many
         size //= 4 * SPINS
-    return LANES * max(1, _JOB_BYTES // (units * size))
+    return LANES * max(1, JOB_BYTES // (units * size))

@@ -1,0 +1,235 @@
+"""Lattices whose chains are bits: plans laid out for `planes_kernel`, and its populations."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...checks import Array
+from ...random import HIDDEN, PLANES, VISIBLE
+from ...sampling.plan import Plan
+from ...sampling.signed import signed_path
+from ...simd.vector import LANES, aligned
+from .lattice import CHUNK, thresholds
+from .planes_kernel import DIGITS, TOGETHER, anneal_planes
+from .population import JOB_BYTES, Population, Prepared
+
+GROUP = TOGETHER * LANES  # chains in a vector
+ONES = np.uint32(0xFFFFFFFF)
+
+
+class Kinds(NamedTuple):
+    """Kinds of sites, by their neighbours and fields."""
+
+    counters: np.ndarray  # that tell how many sites are in which class: one less than there are classes
+    classes: np.ndarray  # coefficients of the two digits of the class, where fields vanish
+
+
+class Sites(NamedTuple):
+    """Sites of one side, sorted by kind, and their neighbours, an even number of them."""
+
+    kinds: np.ndarray  # those that occur
+    begin: np.ndarray  # of the sites of each
+    units: np.ndarray
+    widths: np.ndarray  # neighbours of a site of each kind
+    first: np.ndarray  # where the places of their neighbours begin
+    places: np.ndarray
+    signs: np.ndarray | None  # bits to turn over where the coupling is −J
+
+
+class Model(NamedTuple):
+    """A plan in the kernel's terms; what is None is left out when the kernel is compiled."""
+
+    hidden: Sites
+    visible: Sites
+    kinds: Kinds
+    wide: int | None  # whether a class has three digits, or two
+    start: tuple[np.ndarray, np.ndarray]  # thresholds and favoured spins under the base
+    rises: np.ndarray  # slopes of the fields of each kind
+    rising: bool  # whether any is not zero
+    differences: Array  # β_k − β_{k−1}
+    seed: np.uint64
+    sides: tuple[int, int]
+    units: tuple[int, int]  # of the sampled side, and of the summed-out one
+
+
+class Tables(NamedTuple):
+    """[step][kind of site][coefficient] for the steps after `first`."""
+
+    first: int
+    thresholds: np.ndarray
+    favoured: np.ndarray
+    worth: Array  # in the log-weight
+
+
+class TableMaker:
+    """Makes the tables of a path, CHUNK steps at a time; the last ones made are kept, for all threads.
+
+    `kinds` are the number of neighbours, the slope of the field and its start. Class q is that of q neighbours up, or
+    as many down where there is no field.
+    """
+
+    def __init__(self, coupling: float, kinds: Array, betas: Array) -> None:
+        self.coupling, self.betas = coupling, betas
+        self.degrees, self.slopes, self.bases = kinds[:, :, None]
+        self.of_chunk = lru_cache(maxsize=8)(self._make)
+
+    def _make(self, chunk: int) -> Tables:
+        first = chunk * CHUNK
+        slopes = self.coupling * (2 * np.arange(DIGITS) - self.degrees) + self.slopes
+        fields = self.bases + self.betas[first : first + CHUNK + 1, None, None] * slopes
+        a = np.abs(fields)
+        worth = np.diff(a + np.log1p(np.exp(-2.0 * a)), axis=0)
+        return Tables(first, *draw_tables(fields[1:]), in_products(worth, np.subtract))
+
+
+def draw_tables(fields: Array) -> tuple[np.ndarray, np.ndarray]:
+    """Return the coefficients of thresholds and of favoured spins for fields [step, kind, neighbours up]."""
+    favoured = np.where(np.copysign(1.0, fields) > 0, ONES, np.uint32(0))
+    return in_products(thresholds(fields), np.bitwise_xor), in_products(favoured, np.bitwise_xor)
+
+
+def in_products(values: np.ndarray, less: np.ufunc) -> np.ndarray:
+    """Return functions of three digits as coefficients of the products of these: 1, d0, d1, d0·d1, d2, …; flat."""
+    out = np.array(values)
+    for half in (1, 2, 4):
+        pairs = out.reshape(*out.shape[:-1], -1, 2, half)
+        less(pairs[..., 1, :], pairs[..., 0, :], out=pairs[..., 1, :])
+    return out.ravel()
+
+
+def prepare_planes(plan: Plan) -> Prepared:
+    """Lay out a plan for the kernel."""
+    path = signed_path(plan)
+    weights = sp.csr_array(path.weights, copy=True)
+    weights.eliminate_zeros()
+    into = weights, sp.csr_array(weights.T)
+    degrees = np.concatenate([np.diff(w.indptr) for w in into])
+    slopes, bases = np.concatenate([path.slope_v, path.slope_h]), np.concatenate([path.base_v, path.base_h])
+    fields = np.unique(slopes + 1j * bases, return_inverse=True)[1]
+    _, one, of_sites = np.unique(degrees + (degrees.max() + 1) * fields, return_index=True, return_inverse=True)
+    kinds = np.array([degrees[one], slopes[one], bases[one]])
+    wide = bool(kinds[1:].any())
+    visible, hidden = (
+        _sites(w, own, bool((weights.data < 0).any()))
+        for w, own in zip(into, np.split(of_sites, [weights.shape[0]]), strict=True)
+    )
+    degrees = degrees[one].astype(np.int64)
+    up = np.arange(DIGITS)
+    classes = np.maximum(np.minimum(up, degrees[:, None] - up), 0).astype(np.uint32)
+    digits = np.stack([classes & 1, classes >> 1], axis=1) * ONES
+    sides_v, sides_h = VISIBLE | PLANES, HIDDEN | PLANES
+    laid_out = Model(
+        hidden,
+        visible,
+        Kinds(degrees if wide else degrees // 2, in_products(digits, np.bitwise_xor)),
+        1 if wide else None,
+        draw_tables(np.repeat(kinds[2][None, :, None], DIGITS, axis=2)),
+        kinds[1].copy(),
+        bool(path.slope_v.any()),
+        np.diff(plan.betas),
+        np.uint64(plan.seed),
+        (sides_h, sides_v) if plan.oriented()[2] else (sides_v, sides_h),
+        weights.shape,
+    )
+    return Prepared(
+        laid_out,
+        weights.shape[0],
+        np.uint32,
+        path.constants(plan.betas),
+        path.offset,
+        path.scale,
+        operations=200 * sum(weights.shape),  # for LANES times as many words
+        maker=TableMaker(float(abs(weights.data[0])), kinds, plan.betas),
+    )
+
+
+def _sites(into: Any, kinds: np.ndarray, signed: bool) -> Sites:
+    units = np.argsort(kinds, kind="stable")
+    found, begin, sizes = np.unique(kinds[units], return_index=True, return_counts=True)
+    degrees = np.diff(into.indptr)
+    widths = degrees[units[begin]] + degrees[units[begin]] % 2
+    first = np.concatenate([[0], np.cumsum(widths * sizes)])
+    start = np.empty(len(units), dtype=np.int64)  # of the neighbours of each
+    start[units] = np.repeat(first[:-1] - begin * widths, sizes) + np.arange(len(units)) * np.repeat(widths, sizes)
+    at = np.repeat(start - into.indptr[:-1], degrees) + np.arange(into.nnz)
+    places = np.full(first[-1], into.shape[1], dtype=np.int64)  # a site that is always down
+    signs = np.zeros(first[-1], dtype=np.uint32)
+    places[at] = into.indices
+    signs[at[into.data < 0]] = ONES
+    begin = np.append(begin, len(units))
+    found, widths = found.astype(np.int64), widths.astype(np.int64)
+    return Sites(found, begin, units, widths, first.astype(np.int64), places * LANES, signs if signed else None)
+
+
+def chains_of_planes(prepared: Prepared) -> int:
+    """Return how many chains to advance together at most."""
+    return GROUP * max(1, JOB_BYTES // (4 * LANES * sum(prepared.model.units)))
+
+
+class PlanesPopulation(Population):
+    """Chains as bits: 32 to a word, by their numbers, and 512 to a vector."""
+
+    def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
+        self.lead = (plan.first_chain + chains.start) % TOGETHER  # chains of the first word that are not wanted
+        super().__init__(plan, prepared, chains)
+
+    def _allocate(self, blocks: int, joint: bool) -> None:
+        units = self.prepared.model.units
+        groups = -(-(self.lead + len(self.chains)) // GROUP) if len(self.chains) else 0
+        self.spins_v, self.spins_h = (aligned((groups, n + 1, LANES), np.uint32) for n in units)
+        self.weights, self.joint = aligned((groups, TOGETHER, LANES), np.float64), None
+        self.alive = aligned((groups, LANES), np.uint32)
+        self.alive[:] = self._words(np.ones((len(self.chains), 1), dtype=bool))[:, 0]
+        digits = max(units).bit_length()
+        self.scratch = (
+            aligned(((DIGITS - 1) * 2 * digits * LANES,), np.uint32),
+            aligned((TOGETHER * DIGITS,), np.uint32),
+            np.zeros(2),
+        )
+
+    def advance(self, to_step: int) -> None:
+        """Take steps until `to_step` of them have been taken in all."""
+        while True:
+            tables = self.prepared.maker.of_chunk(self.step // CHUNK)
+            stop = min(to_step, tables.first + CHUNK)
+            anneal_planes(
+                self.prepared.model,
+                tables,
+                self.first // np.uint64(TOGETHER),
+                self.alive,
+                self.spins_v,
+                self.spins_h,
+                self.scratch,
+                self.weights,
+                self.step,
+                stop,
+                self.fresh,
+            )
+            self.step, self.fresh = stop, 0
+            if stop == to_step:
+                return
+
+    def _weights(self, of: np.ndarray) -> Array:
+        own = of.transpose(0, 2, 1).ravel()[self.lead : self.lead + len(self.chains)]
+        return own + self.prepared.constants[self.step]
+
+    def _spins(self) -> Array:
+        words = np.ascontiguousarray(self.spins_v[:, :-1].transpose(0, 2, 1)).view(np.uint8)
+        words = words.reshape(len(words), LANES, -1, TOGETHER // 8)
+        bits = np.unpackbits(words, axis=3, bitorder="little").transpose(0, 1, 3, 2)
+        return 2.0 * bits.reshape(-1, bits.shape[3])[self.lead :].astype(np.float64) - 1.0
+
+    def _set_states(self, states: Array) -> None:
+        self.spins_v[:, :-1] = self._words((states - self.prepared.offset) / self.prepared.scale > 0)
+        self.fresh = 2
+
+    def _words(self, rows: np.ndarray) -> np.ndarray:
+        """Bits of the chains, a row for each, as words [group, unit, lane]."""
+        padded = np.zeros((len(self.alive) * GROUP, rows.shape[1]), dtype=bool)
+        padded[self.lead : self.lead + len(rows)] = rows
+        packed = np.packbits(padded.reshape(-1, LANES, TOGETHER, rows.shape[1]), axis=2, bitorder="little")
+        return np.ascontiguousarray(packed.transpose(0, 3, 1, 2)).view(np.uint32)[..., 0]
