@@ -266,7 +266,9 @@ def test_exact_sums_that_are_not_served():
 
 
 @pytest.mark.gpu
-def test_many_chains_agree_with_the_exact_value():
-    model = random_rbm(np.random.default_rng(0), 20, 40, scale=0.3)
-    r = mg.estimate(model, steps=200, chains=1 << 20, engine="cuda")
+@pytest.mark.parametrize("draws", ["words", "planes"])
+def test_many_chains_agree_with_the_exact_value(draws):
+    rng = np.random.default_rng(0)
+    model = random_rbm(rng, 20, 40, scale=0.3) if draws == "words" else bonds(12, 12, [1.0], periodic=True)
+    r = mg.estimate(model, steps=200, chains=1 << 20, engine="cuda", draws=draws)
     assert abs(r.log_z - mg.exact_log_z(model)) < 4.5 * r.stderr

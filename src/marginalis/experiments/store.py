@@ -77,13 +77,13 @@ class Store(Database):
             done = {item for (item,) in db.execute("SELECT item FROM done WHERE name = ?", (name,))}
             (seconds,) = db.execute("SELECT TOTAL(seconds) FROM time WHERE name = ?", (name,)).fetchone()
             keys = ", ".join(COLUMNS[:6])
-            number = "CASE method WHEN 'exact' THEN 1 ELSE ?2 END"
+            number = "CASE method WHEN 'exact' THEN 1 ELSE :trials END"
             means = db.execute(
                 f"SELECT {keys}, AVG(free_energy), AVG(seconds), COUNT(*) = {number} AND MAX(trial) = {number} - 1"
                 " AND MIN(trial) = 0 AND MAX(ABS(free_energy)) < 1e100 AND MIN(typeof(trial) = 'integer' AND"
                 " typeof(free_energy) = 'real' AND typeof(seconds) IN ('real', 'null')) FROM result"
-                f" WHERE name = ?1 AND instance < ?3 GROUP BY {keys} ORDER BY {keys}",
-                (name, trials, experiments),
+                f" WHERE name = :name AND instance < :experiments GROUP BY {keys} ORDER BY {keys}",
+                {"name": name, "trials": trials, "experiments": experiments},
             ).fetchall()
         spoilt = sum(not row[-1] for row in means)
         if spoilt:

@@ -22,8 +22,8 @@ _MOST = MOST_NEIGHBOURS + 1  # places for |field|/|J|
 _BYTES = 2 * 8 * _MOST * 16 + 32 * _MOST * 4  # of shared memory besides the states
 _MOST_INSIDE = 200 << 10  # of states in shared memory
 _SIGN = np.uint32(1 << 31)
-_WARPS = 28  # on a multiprocessor, about
-_RESIDENT = 24  # of them, whose registers must have room
+_WARPS = 56  # on a multiprocessor, at most
+_RESIDENT = 32  # of them, whose registers must have room
 _MOST_WARPS = 16  # of a block
 _SECONDS = 1e-12  # of a site of a chain and a step, about
 
