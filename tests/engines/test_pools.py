@@ -2,7 +2,10 @@
 
 import json
 import os
+import pickle
 import signal
+import subprocess
+import sys
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 
 import numpy as np
@@ -212,3 +215,10 @@ def test_the_command_takes_a_number_of_processes(tmp_path, model):
     done = command(*words, "--pool", "many")
     assert done.returncode == 2
     assert done.stderr.startswith("marginalis: pool is 'many'; it must be")
+
+
+def test_a_worker_whose_caller_dies_in_mid_sentence_says_nothing():
+    words = [sys.executable, "-c", "from marginalis.parallel.processes import serve; serve()"]
+    for task in (b"", pickle.dumps((print, ("a task",)))[:-5]):
+        done = subprocess.run(words, input=task, capture_output=True, check=True)
+        assert done.stderr == b""

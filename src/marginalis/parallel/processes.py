@@ -134,7 +134,7 @@ def serve() -> None:
     while True:
         try:
             task = pickle.load(tasks)
-        except EOFError:
+        except (EOFError, pickle.UnpicklingError):  # the latter if the caller is killed while it writes
             return
         answer: Any
         try:
