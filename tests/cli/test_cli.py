@@ -141,6 +141,8 @@ def test_make_is_seeded(tmp_path):
         (["estimate", "{model}", "--out", "{model}"], "named twice"),
         (["estimate", "{model}", "--out", "same.png", "--plot", "same.png"], "named twice"),
         (["estimate", "{model}", "--schedule", "same.npz", "--out", "./same.npz"], "named twice"),
+        (["estimate", "{model}", "--checkpoint", "same.npz", "--out", "same.npz"], "named twice"),
+        (["sample", "{model}", "3", "--base", "same.csv", "-o", "same.csv"], "named twice"),
         (["bound", "{model}", "--samples", "same.png", "--plot", "same.png"], "named twice"),
         pytest.param(["estimate", "{loop}", "--out", "new.npz"], "Too many levels of symbolic links", marks=posix),
         pytest.param(["likelihood", "{model}", "{loop}", "--out", "x.npy"], "Too many levels of", marks=posix),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +22,7 @@ from ..models.data import visible_table
 from ..models.factors import FactorModel
 from ..models.model import MRF
 from ..sampling.plan import make_plan
-from .common import Json, Threads, app, say
+from .common import Json, Threads, app, check_outputs, say, show
 from .model_file import ModelFile, takes_model
 from .options import read_files, takes_flags
 
@@ -55,7 +53,8 @@ def estimate(
     pr: PrFile = None,
 ) -> None:
     """Estimate the free energy by mAIS or AIS."""
-    check_outputs([*model.inputs, options["schedule"], options["base"]], out, pr, figure=plot)
+    inputs = [*model.inputs, options["schedule"], options["base"], options["checkpoint"]]
+    check_outputs(inputs, out, pr, figure=plot)
     if plot_kind != "weights" and plot is None:
         raise ValueError(f"plot-kind {plot_kind!r} goes with --plot FILE")
     if plot_kind not in ESTIMATE_PLOTS:
@@ -63,7 +62,7 @@ def estimate(
     loaded = model.load_pairs()
     record = plot is not None and plot_kind == "curve"
     result = run_estimate(loaded, tolerance=tolerance, budget=budget, record=record, **read_files(options, loaded))
-    _print(result, as_json, log10)
+    show(result, as_json, log10)
     if pr is not None:
         write_pr(result.log_z, pr)
     if out is not None:
@@ -102,7 +101,7 @@ def bound(
     rows = None if samples is None else tables.load_data(samples)
     chosen = read_files(options, loaded)
     result = run_bound(loaded, rows, confidence=confidence, equilibration=equilibration, **chosen)
-    _print(result, as_json)
+    show(result, as_json)
     if plot is not None:
         from .. import plots
 
@@ -136,7 +135,7 @@ def thermodynamics(
         if text is not None
     }
     result = run_thermodynamics(loaded, **given, moves=moves, **read_files(options, loaded))
-    _print(result, as_json)
+    show(result, as_json)
     if plot is not None:
         from .. import plots
         from ..answers.exact_curve import exact_curve
@@ -158,35 +157,7 @@ def difference(
 
     first = model.load_pairs()
     last = model._replace(path=other, update=None).load_pairs()
-    _print(run_difference(first, last, **read_files(options, last)), as_json)
-
-
-def _print(result: Any, as_json: bool, log10: bool = False) -> None:
-    """Print a result; its warnings go to stderr where stdout is JSON."""
-    decimal = {"log10_z": result.log_z / math.log(10.0)} if log10 else {}
-    if not as_json:
-        say(str(result))
-        for value in decimal.values():
-            say(f"log10 Z = {value:.6f}")
-        return
-    say(json.dumps({**result.to_dict(), **decimal}, allow_nan=False))
-    for warning in result.warnings:
-        say(f"warning: {warning}", err=True)
-
-
-def check_outputs(inputs: Sequence[str | Path | None], *paths: Path | None, figure: Path | None = None) -> None:
-    """Raise a ValueError now if an output cannot be written later, or is an input or another output."""
-    if figure is not None:
-        from .. import plots
-
-        plots.check_format(figure)
-    outputs = [path for path in (*paths, figure) if path is not None]
-    taken = [os.path.realpath(path) for path in inputs if path is not None]
-    for path in outputs:
-        files.check_writable(path)
-        if os.path.realpath(path) in taken:
-            raise ValueError(f"{path} is named twice: inputs and outputs must be different files")
-        taken.append(os.path.realpath(path))
+    show(run_difference(first, last, **read_files(options, last)), as_json)
 
 
 def _numbers(text: str, flag: str) -> Any:
@@ -277,7 +248,7 @@ def likelihood(
         asked = {name: x for name, x in (("tolerance", tolerance), ("budget", budget)) if x is not None}
         asked |= read_files(options, loaded) if log_z is None else {}
         result = log_likelihood(loaded, rows, log_z, **asked)
-    _print(result, as_json)
+    show(result, as_json)
     if out is not None:
         files.write_whole(out, lambda file: np.save(file, result.per_sample, allow_pickle=False))
     if plot is not None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
+import os
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from .. import __version__
+from ..formats import files
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -25,6 +31,34 @@ PoolOption = Annotated[
 def say(text: str, err: bool = False) -> None:
     """Print a line; what the terminal cannot show is replaced (`typer.echo` alone would send it UTF-8)."""
     typer.echo(text, file=sys.stderr if err else sys.stdout)
+
+
+def show(result: Any, as_json: bool, log10: bool = False) -> None:
+    """Print an answer; its warnings go to stderr where stdout is JSON."""
+    decimal = {"log10_z": result.log_z / math.log(10.0)} if log10 else {}
+    if not as_json:
+        say(str(result))
+        for value in decimal.values():
+            say(f"log10 Z = {value:.6f}")
+        return
+    say(json.dumps({**result.to_dict(), **decimal}, allow_nan=False))
+    for warning in result.warnings:
+        say(f"warning: {warning}", err=True)
+
+
+def check_outputs(inputs: Sequence[str | Path | None], *paths: Path | None, figure: Path | None = None) -> None:
+    """Raise a ValueError now if an output cannot be written later, or is an input or another output."""
+    if figure is not None:
+        from .. import plots
+
+        plots.check_format(figure)
+    outputs = [path for path in (*paths, figure) if path is not None]
+    taken = [os.path.realpath(path) for path in inputs if path is not None]
+    for path in outputs:
+        files.check_writable(path)
+        if os.path.realpath(path) in taken:
+            raise ValueError(f"{path} is named twice: inputs and outputs must be different files")
+        taken.append(os.path.realpath(path))
 
 
 @app.callback(invoke_without_command=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,11 +11,11 @@ import typer
 from ..answers.expectations import Expectations
 from ..answers.expectations import expectations as run_expectations
 from ..checks import Array
-from ..formats import files, model_files
+from ..formats import model_files
 from ..formats.text import read_text
 from ..formats.uai import is_uai, parse_uai, read_evidence, write_mar
 from ..models.factors import FactorModel
-from .common import Json, app, say
+from .common import Json, app, check_outputs, show
 from .model_file import ModelFile, takes_model
 from .options import read_files, takes_flags
 
@@ -38,18 +36,12 @@ def expectations(
     ] = None,
 ) -> None:
     """Compute means of all variables and of products along couplings."""
-    if mar is not None:
-        files.check_writable(mar)
-        if os.path.realpath(mar) in [os.path.realpath(path) for path in model.inputs if path is not None]:
-            raise ValueError(f"{mar} is named twice: inputs and outputs must be different files")
+    check_outputs([*model.inputs, options["schedule"], options["base"]], mar)
     loaded = model.load()
     whole = None if mar is None else _before_evidence(model)
     chosen = options if isinstance(loaded, FactorModel) else read_files(options, loaded)
     result = run_expectations(loaded, exact=exact, moves=moves, **chosen)
-    say(json.dumps(result.to_dict(), allow_nan=False) if as_json else str(result))
-    if as_json:
-        for warning in result.warnings:
-            say(f"warning: {warning}", err=True)
+    show(result, as_json)
     if mar is not None and whole is not None:
         write_mar(_of_all(whole, read_evidence(model.evidence), result), mar)
 

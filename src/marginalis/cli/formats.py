@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..formats import model_files
-from .common import app, say
+from .common import app, check_outputs, say
 from .model_file import ModelFile, takes_model
 
 
@@ -26,8 +25,7 @@ def convert(
     ending = model_files.ending_of(out)
     if ending not in model_files.WRITERS:
         raise ValueError(f"cannot write {out}: its ending must be one of {', '.join(model_files.WRITERS)}")
-    if os.path.realpath(out) in [os.path.realpath(path) for path in model.inputs if path is not None]:
-        raise ValueError(f"{out} is named twice: inputs and outputs must be different files")
+    check_outputs(model.inputs, out)
     loaded = model.load()
     model_files.save(loaded, out)
     say(f"wrote {out}: {loaded.n_variables} variables", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -13,8 +12,7 @@ import typer
 from ..checks import one_line
 from ..formats import tables
 from ..models.factors import FactorModel
-from .answers import check_outputs
-from .common import Json, app, say
+from .common import Json, app, check_outputs, show
 from .model_file import ModelFile, takes_model
 from .options import read_files, takes_flags
 
@@ -46,7 +44,4 @@ def report(
         exact_seconds=exact_seconds,
         **(options if isinstance(loaded, FactorModel) else read_files(options, loaded)),
     )
-    say(json.dumps(result.to_dict(), allow_nan=False) if as_json else str(result))
-    if as_json:
-        for warning in result.warnings:
-            say(f"warning: {warning}", err=True)
+    show(result, as_json)

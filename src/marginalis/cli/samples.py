@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -15,7 +14,7 @@ from ..answers.samples import sample as run_sample
 from ..formats import files
 from ..models.data import states as states_of
 from ..models.units import Gaussian
-from .common import Json, app, say
+from .common import Json, app, check_outputs, say
 from .model_file import ModelFile, takes_model
 from .options import read_files, takes_flags
 
@@ -39,9 +38,7 @@ def sample(
     """Draw states of all variables: exact ones where that can be, else approximate ones, labelled so."""
     if out.suffix.lower() not in _ENDINGS:
         raise ValueError(f"{out} must end in {', '.join(_ENDINGS)}")
-    files.check_writable(out)
-    if os.path.realpath(out) in [os.path.realpath(path) for path in model.inputs if path is not None]:
-        raise ValueError(f"{out} is named twice: inputs and outputs must be different files")
+    check_outputs([*model.inputs, options["schedule"], options["base"]], out)
     loaded = model.load_pairs()
     result = run_sample(loaded, n, exact=exact, **read_files(options, loaded))
     rows: Any = states_of(loaded, result.rows) if states else result.rows
