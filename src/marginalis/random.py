@@ -82,11 +82,23 @@ def uniforms(seed: int, chains: NDArray[np.uint64], step: int, side: int, units:
     else:
         groups, at = np.unique(chains // np.uint64(_TOGETHER), return_inverse=True)
         planes = words(groups, 1 / 8, PLANES).reshape(len(groups), units, 32)
-        place = (chains % np.uint64(_TOGETHER))[:, None]
-        bits = np.zeros((len(chains), units), dtype=np.uint64)
-        for p in range(32):
-            bits = bits << np.uint64(1) | planes[at, :, p] >> place & np.uint64(1)
+        bits = _turned(planes)[at, :, _TOGETHER - 1 - (chains % np.uint64(_TOGETHER)).astype(np.int64)]
     return (bits.reshape(len(chains), -1)[:, :units] + 0.5) * 2.0**-32
+
+
+def _turned(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    """Transpose squares of 32 words by 32 bits, highest bit first.
+
+    Squares of half the size change places, then those inside them, and so on (Warren, Hacker's Delight, section 7-3).
+    """
+    bits = words.astype(np.uint32)
+    for half, mask in (16, 0x0000FFFF), (8, 0x00FF00FF), (4, 0x0F0F0F0F), (2, 0x33333333), (1, 0x55555555):
+        pairs = bits.reshape(*bits.shape[:-1], -1, 2, half)
+        upper, lower = pairs[..., 0, :], pairs[..., 1, :]
+        change = (upper ^ lower >> np.uint32(half)) & np.uint32(mask)
+        upper ^= change
+        lower ^= change << np.uint32(half)
+    return bits
 
 
 def stream(seed: int, purpose: int) -> int:
