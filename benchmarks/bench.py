@@ -184,10 +184,11 @@ def against_limit(bench: Bench, ours: Ours, limit: Limit) -> list[Timing]:
 def lattice(bench: Bench, steps: int) -> None:
     """Site updates of the critical 64×64 torus: spins looked up, and chains as bits."""
     torus = mg.ising_grid((64, 64), coupling=0.4406868, periodic=True)
-    timings = bench.best(*(Ours(torus, 1024, steps, draws=draws) for draws in ("words", "planes")))
+    words, planes = (Ours(torus, 1024, steps, draws=draws) for draws in ("words", "planes"))
+    timings = bench.best(lambda: cpu_time(words()), lambda: cpu_time(planes()))
     for draws, goal, timing in zip(("words", "planes"), (1800, 4000), timings, strict=True):
         rate = 64 * 64 * 1024 * steps / timing.seconds / 1e6
-        remark = "site updates, weight included"
+        remark = "site updates, weight included, CPU time"
         row = f"64×64 torus, {draws}, 1 thread", "", f"{rate:,.0f} M/s", "", ""
         bench.table.add_row(*row, *verdict(rate, ("≥", goal)), remark)
 

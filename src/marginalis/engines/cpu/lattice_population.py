@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,20 +74,15 @@ class LatticePopulation(Population):
         while True:
             tables = self.prepared.maker.of_chunk(self.step // CHUNK)
             stop = min(to_step, tables.first + CHUNK)
-            anneal_lattice(
-                self.prepared.model,
-                tables,
-                self.first,
-                self.spins_v,
-                self.spins_h,
-                self.weights,
-                self.step,
-                stop,
-                self.fresh,
-            )
+            self._carry(tables, stop)
             self.step, self.fresh = stop, 0
             if stop == to_step:
                 return
+
+    def _carry(self, tables: Any, stop: int) -> None:
+        """Take the steps up to `stop`, which these tables are for."""
+        spins = self.spins_v, self.spins_h
+        anneal_lattice(self.prepared.model, tables, self.first, *spins, self.weights, self.step, stop, self.fresh)
 
     def _spins(self) -> Array:
         return super()._spins().view(np.int8)

@@ -14,8 +14,9 @@ from ...sampling.plan import Plan
 from ...sampling.signed import signed_path
 from ...simd.vector import LANES, aligned
 from .lattice import CHUNK, thresholds
+from .lattice_population import LatticePopulation
 from .planes_kernel import DIGITS, TOGETHER, anneal_planes
-from .population import JOB_BYTES, Population, Prepared
+from .population import JOB_BYTES, Prepared
 
 GROUP = TOGETHER * LANES  # chains in a vector
 ONES = np.uint32(0xFFFFFFFF)
@@ -170,7 +171,7 @@ def chains_of_planes(prepared: Prepared) -> int:
     return GROUP * max(1, JOB_BYTES // (4 * LANES * sum(prepared.model.units)))
 
 
-class PlanesPopulation(Population):
+class PlanesPopulation(LatticePopulation):
     """Chains as bits: 32 to a word, by their numbers, and 512 to a vector."""
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
@@ -191,27 +192,20 @@ class PlanesPopulation(Population):
             np.zeros(2),
         )
 
-    def advance(self, to_step: int) -> None:
-        """Take steps until `to_step` of them have been taken in all."""
-        while True:
-            tables = self.prepared.maker.of_chunk(self.step // CHUNK)
-            stop = min(to_step, tables.first + CHUNK)
-            anneal_planes(
-                self.prepared.model,
-                tables,
-                self.first // np.uint64(TOGETHER),
-                self.alive,
-                self.spins_v,
-                self.spins_h,
-                self.scratch,
-                self.weights,
-                self.step,
-                stop,
-                self.fresh,
-            )
-            self.step, self.fresh = stop, 0
-            if stop == to_step:
-                return
+    def _carry(self, tables: Any, stop: int) -> None:
+        anneal_planes(
+            self.prepared.model,
+            tables,
+            self.first // np.uint64(TOGETHER),
+            self.alive,
+            self.spins_v,
+            self.spins_h,
+            self.scratch,
+            self.weights,
+            self.step,
+            stop,
+            self.fresh,
+        )
 
     def _weights(self, of: np.ndarray) -> Array:
         own = of.transpose(0, 2, 1).ravel()[self.lead : self.lead + len(self.chains)]
