@@ -14,6 +14,7 @@ from marginalis.engines.cpu import population, table_population
 from marginalis.examples import random_dbm
 from marginalis.sampling import loop
 from marginalis.sampling.plan import make_plan
+from marginalis.simd.functions import HAS_AVX512
 
 
 def both(model, **options):
@@ -223,6 +224,21 @@ def test_the_reference_takes_large_models_in_small_pieces():
     assert chunk % loop._ROWS == 0
     assert chunk * large.weights.size < 1e9
     assert loop.chains_together(make_plan(random_rbm(np.random.default_rng(0), 20, 30), chains=5000)) == 4096
+
+
+def test_dense_graphs_are_looked_up(monkeypatch):
+    """As exact as single precision is, and the same bits however tables are sliced and blocks taken together."""
+    rng = np.random.default_rng(5)
+    model = mg.from_matrix(np.triu(rng.normal(size=(150, 150)), 1) / 150**0.5, rng.normal(size=150), units="binary")
+    plan = make_plan(model, steps=20, chains=150, seed=6, precision="single")
+    found = log_weights(plan, "numba")
+    error = np.abs(found - log_weights(plan, "numpy"))
+    assert np.median(error) < 1e-5
+    assert np.mean(error < 1e-4) > 0.97
+    assert drive.begin(plan.settled("numba")).population(range(0)).room is not None or not HAS_AVX512
+    monkeypatch.setattr(table_population, "_TABLE_BYTES", 0)
+    monkeypatch.setattr(population, "JOB_BYTES", 4000)
+    assert np.array_equal(found, log_weights(plan, "numba", threads=2))
 
 
 @pytest.mark.parametrize("chains", [range(8192), range(5, 1000), range(30)])

@@ -146,9 +146,22 @@ def draw_bit(typingctx: Any, bits: Any, a: Any, e: Any, u: Any) -> Any:
         integers, _, _ = float_format(a.type)
         against = builder.fsub(call(builder, "fma", u, e, u), e)  # negative if so
         down = builder.xor(builder.bitcast(against, integers), builder.bitcast(a, integers))
-        shift = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(_WORDS, [_WORDS] * 3), f"llvm.fshl.v{LANES}i32"
-        )
-        return builder.call(shift, (bits, down, ir.Constant(_WORDS, [1] * LANES)))
+        return _appended(builder, bits, down)
 
     return bits(bits, a, e, u), emit
+
+
+@intrinsic
+def append_sign(typingctx: Any, bits: Any, spin: Any) -> Any:
+    """Append a spin, ±1 in single precision, to the bits; 1 is down."""
+    return bits(bits, spin), lambda context, builder, sig, args: _appended(
+        builder, args[0], builder.bitcast(args[1], _WORDS)
+    )
+
+
+def _appended(builder: Any, bits: Any, word: Any) -> Any:
+    """Shift the highest bit of the word into the bits."""
+    shift = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(_WORDS, [_WORDS] * 3), f"llvm.fshl.v{LANES}i32"
+    )
+    return builder.call(shift, (bits, word, ir.Constant(_WORDS, [1] * LANES)))

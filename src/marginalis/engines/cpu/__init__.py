@@ -38,7 +38,7 @@ def begin(plan: Plan) -> Begun:
     prepared = interruptible(lay_out, plan) if model.weights.size > _HUGE else lay_out(plan)
     at_least = LANES
     if prepared.looked_up:
-        kind = TablePopulation
+        kind = TablePopulation if pairs else kind
         at_least = LANES * ABREAST if keeps_tables(prepared) else _MANY
     notice = threading.Timer(0.8, _announce)
     notice.start()

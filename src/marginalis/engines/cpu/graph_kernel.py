@@ -17,20 +17,22 @@ from ...simd.draws import CALLED, INLINE, LOW, WORD
 from ...simd.vector import LANES, lane_numbers, load, store
 from .summing import sum_out
 from .sweeping import energy, sweep, sweep_pair
+from .table_sweep import begin_tables, sweep_tables
 
 
 @njit(nogil=True, error_model="numpy")
 def _anneal(
-    visible, hidden, up, up0, before, after, into0, inner, inner0, tied, slope_v, slope_h, base_v, base_h,
+    visible, hidden, up, up0, before, after, dense, into0, inner, inner0, tied, slope_v, slope_h, base_v, base_h,
     betas, differences, seed, sides, mixture,
-    first_chain, x, scratch, rises, log_weights, joint, from_step, to_step, fresh,
+    first_chain, x, scratch, room, rises, log_weights, joint, from_step, to_step, fresh,
 ):  # fmt: skip
     steps = len(betas) - 1
     k0, k1 = seed & LOW, seed >> WORD
     side_v, side_h = uint64(sides[0]), uint64(sides[1])
-    together = _together(before, into0)
+    together = _together(before, into0, room)
     for first in range(0, x.shape[0], together):
-        for block in range(first, first + together):
+        last = min(first + together, x.shape[0])
+        for block in range(first, last):
             chain = lane_numbers() + uint64(first_chain + block * LANES)
             at = block * x.shape[1] * LANES
             if fresh == 1:  # from the base, whose units are independent: β = 0 leaves the couplings out
@@ -40,9 +42,10 @@ def _anneal(
                 )  # fmt: skip
             if fresh:
                 store(rises, block * LANES, energy(before, inner, slope_v, x, at))
+        ready = -1 if room is None else begin_tables(room, dense, x, first, last)
         for k in range(from_step + 1, to_step + 1):
             difference = differences[k - 1]
-            for block in range(first, first + together):
+            for block in range(first, last):
                 chain = lane_numbers() + uint64(first_chain + block * LANES)
                 at = block * x.shape[1] * LANES
                 rise_v = load(rises, block * LANES)
@@ -65,43 +68,48 @@ def _anneal(
             if k < steps:
                 chain = lane_numbers() + uint64(first_chain + first * LANES)
                 _sweep_blocks(
-                    visible, before, after, into0, inner, inner0, tied, slope_v, base_v, betas[k], k, chain, side_v,
-                    k0, k1, x, first, scratch, rises,
+                    visible, before, after, dense, room, ready, into0, inner, inner0, tied, slope_v, base_v, betas[k],
+                    k, chain, side_v, k0, k1, x, first, last, scratch, rises,
                 )  # fmt: skip
 
 
-def _together(before, into0):
+def _together(before, into0, room):
     """How many blocks of chains are swept side by side."""
     raise NotImplementedError
 
 
 @overload(_together, jit_options=INLINE)
-def _together_overload(before, into0):
-    pair = isinstance(before, types.BaseTuple) and len(before) == 4 and isinstance(into0, types.NoneType)
-    return (lambda before, into0: 2) if pair else (lambda before, into0: 1)
+def _together_overload(before, into0, room):
+    if isinstance(room, types.BaseTuple):
+        return lambda before, into0, room: room[0].shape[0]
+    return (lambda before, into0, room: 2) if _in_pairs(before, into0) else (lambda before, into0, room: 1)
+
+
+def _in_pairs(before, into0):
+    return isinstance(before, types.BaseTuple) and len(before) == 4 and isinstance(into0, types.NoneType)
 
 
 def _sweep_blocks(
-    side, before, after, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0, k1, x, first,
-    scratch, rises,
+    side, before, after, dense, room, ready, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0,
+    k1, x, first, last, scratch, rises,
 ):  # fmt: skip
-    """Sweep the blocks from `first` that are taken together, and note the slopes."""
+    """Sweep the blocks from `first` to `last`, which are taken together, and note the slopes."""
     raise NotImplementedError
 
 
 @overload(_sweep_blocks, jit_options=CALLED)
 def _sweep_blocks_overload(
-    side, before, after, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0, k1, x, first,
-    scratch, rises,
+    side, before, after, dense, room, ready, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0,
+    k1, x, first, last, scratch, rises,
 ):  # fmt: skip
-    if isinstance(before, types.BaseTuple) and len(before) == 4 and isinstance(into0, types.NoneType):
-        return _sweep_two_blocks
-    return _sweep_one_block
+    if isinstance(room, types.BaseTuple):
+        return _sweep_many_blocks
+    return _sweep_two_blocks if _in_pairs(before, into0) else _sweep_one_block
 
 
 def _sweep_one_block(
-    side, before, after, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0, k1, x, first,
-    scratch, rises,
+    side, before, after, dense, room, ready, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0,
+    k1, x, first, last, scratch, rises,
 ):  # fmt: skip
     at = first * x.shape[1] * LANES
     rise_v = sweep(
@@ -111,8 +119,8 @@ def _sweep_one_block(
 
 
 def _sweep_two_blocks(
-    side, before, after, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0, k1, x, first,
-    scratch, rises,
+    side, before, after, dense, room, ready, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0,
+    k1, x, first, last, scratch, rises,
 ):  # fmt: skip
     at = (first * x.shape[1] * LANES, (first + 1) * x.shape[1] * LANES)
     chains = (chain, chain + uint64(LANES))
@@ -121,17 +129,28 @@ def _sweep_two_blocks(
     store(rises, (first + 1) * LANES, two)
 
 
+def _sweep_many_blocks(
+    side, before, after, dense, room, ready, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0,
+    k1, x, first, last, scratch, rises,
+):  # fmt: skip
+    sweep_tables(
+        side, dense, room, ready, inner, tied, slope_v, base_v, beta, k, chain, side_v, k0, k1, x, first, last, scratch,
+        rises,
+    )  # fmt: skip
+
+
 @kernel(error_model="numpy")
-def anneal_graph(model, first_chain, x, scratch, rises, log_weights, joint, from_step, to_step, fresh):
+def anneal_graph(model, first_chain, x, scratch, room, rises, log_weights, joint, from_step, to_step, fresh):
     """Carry blocks of chains from one step of 0 … K to another.
 
     `model` is a `graph_population.Model`; `x` holds the states, `rises` the slope in β of −E_k at them (the terms
     with h aside), `log_weights` those of mAIS and `joint`, if it is not None, those of AIS along the same path.
+    `room` has indices, sums and tables for `table_sweep`, or is None as `model.dense` is, which it reads.
     `fresh` is 1 if the states are first to be drawn from the base, 2 if they were put there, 0 later on.
     """
     _anneal(
-        model.visible, model.hidden, model.up, model.up0, model.before, model.after, model.into0, model.inner,
-        model.inner0, model.tied, model.slope_v, model.slope_h, model.base_v, model.base_h, model.betas,
+        model.visible, model.hidden, model.up, model.up0, model.before, model.after, model.dense, model.into0,
+        model.inner, model.inner0, model.tied, model.slope_v, model.slope_h, model.base_v, model.base_h, model.betas,
         model.differences, model.seed, model.sides, model.mixture,
-        first_chain, x, scratch, rises, log_weights, joint, from_step, to_step, fresh,
+        first_chain, x, scratch, room, rises, log_weights, joint, from_step, to_step, fresh,
     )  # fmt: skip

@@ -15,11 +15,14 @@ from ...sampling.loop import Path
 from ...sampling.plan import Plan
 from ...sampling.signed import SignedPath, signed_path
 from ...simd.draws import TILE
+from ...simd.functions import HAS_AVX512
+from ...simd.lookup import SPINS
 from ...simd.vector import LANES, aligned
 from .graph_kernel import anneal_graph
-from .packing import pack, pack_lists
+from .packing import pack, pack_lists, pack_tables
 from .population import Population, Prepared
 from .sides import Normals, Spins, States
+from .table_population import room_for_tables
 
 
 class Model(NamedTuple):
@@ -34,6 +37,7 @@ class Model(NamedTuple):
     up0: tuple[np.ndarray, ...] | None
     before: tuple[np.ndarray, ...] | None  # into a sampled unit, from those before its tile
     after: tuple[np.ndarray, ...]  # and from those after it, and the summed-out side
+    dense: tuple[np.ndarray, ...] | None  # in the place of `after`, for tables: from all outside its tile
     into0: tuple[np.ndarray, ...] | None  # from all others
     inner: np.ndarray | None  # between the four units of a tile: 01, 02, 03, 12, 13, 23
     inner0: np.ndarray | None
@@ -80,6 +84,10 @@ def prepare(plan: Plan) -> Prepared:
     after = packed(into, dtype)
     if before is not None and len(before) != len(after):
         before, after = pack_lists(below, dtype), pack_lists(into, dtype)
+    dense = None
+    if before is not None and len(before) == 4 and _is_looked_up(plan):
+        outside = _stacked(ties.outside(lateral), weights, None, len(slope_v), len(slope_h))
+        dense, after = pack_tables(outside), pack(sp.csr_array(into.shape), dtype)
     into0 = None
     if base.is_coupled or pull:
         start_weights = sp.csr_array(weights.shape) if path.weights0 is None else path.weights0
@@ -93,6 +101,7 @@ def prepare(plan: Plan) -> Prepared:
         None if path.weights0 is None else pack(path.weights0, dtype),
         before,
         after,
+        dense,
         into0,
         ties.inner(lateral, dtype),
         ties.inner(lateral0, dtype),
@@ -109,9 +118,25 @@ def prepare(plan: Plan) -> Prepared:
     )
     couplings = [w for w in (weights, lateral, path.weights0, lateral0) if w is not None]
     entries = sum(w.nnz if sp.issparse(w) else w.size for w in couplings)
-    operations = 2 * entries + 60 * (len(b0) + len(c0))
+    operations = (2 if dense is None else 1) * entries + 60 * (len(b0) + len(c0))
     constants = path.constants(plan.betas)
-    return Prepared(laid_out, len(b0), dtype, constants, path.offset, path.scale, operations)
+    return Prepared(
+        laid_out,
+        len(b0),
+        dtype,
+        constants,
+        path.offset,
+        path.scale,
+        operations,
+        looked_up=() if dense is None else (dense,),
+    )
+
+
+def _is_looked_up(plan: Plan) -> bool:
+    """Whether `table_sweep` takes a dense graph: it was faster than multiply-adds from 16 spins on."""
+    model, base, _ = plan.oriented()
+    possible = HAS_AVX512 and plan.precision == "single" and not base.is_coupled and plan.mixture is None
+    return possible and model.spin_form is not None
 
 
 def _side(units: Units, features: int, dtype: type) -> Any:
@@ -161,6 +186,7 @@ class _Ties:
     def __init__(self, lateral: Any, lateral0: Any, features: int, states: bool) -> None:
         self.any = lateral is not None or lateral0 is not None
         self.states, self.features = states, features
+        self._found: dict[int, tuple[Any, Any, Any]] = {}
         self.tied: np.ndarray | None = None
         self.tiles = -(-features // TILE)
         if self.any and not states:
@@ -171,9 +197,11 @@ class _Ties:
                     self.tied[(i // TILE)[i // TILE == j // TILE]] = True
 
     def _entries(self, w: Any) -> tuple[Any, Any, Any]:
-        links = sp.coo_array(w)
-        kept = links.data != 0
-        return links.coords[0][kept], links.coords[1][kept], links.data[kept]
+        if id(w) not in self._found:  # of a dense matrix it takes a while
+            links = sp.coo_array(w)
+            kept = links.data != 0
+            self._found[id(w)] = links.coords[0][kept], links.coords[1][kept], links.data[kept]
+        return self._found[id(w)]
 
     def _chosen(self, w: Any, choose: Any) -> Any:
         i, j, data = self._entries(w)
@@ -222,12 +250,17 @@ class GraphPopulation(Population):
 
     def _allocate(self, blocks: int, joint: bool) -> None:
         model: Any = self.prepared.model
-        if model.before is not None and len(model.before) == 4:
+        if model.before is not None and len(model.before) == 4 and model.dense is None:
             blocks += blocks % 2  # dense graphs are swept two blocks at a time
         n, m = len(model.slope_v), len(model.slope_h)
         z = 0 if model.mixture is None else len(model.mixture.slope)
         self.x = aligned((blocks, n + m + z, LANES), self.prepared.dtype)
-        self.scratch = aligned((max(3 * n, 2 * m, 2 * z), LANES), self.prepared.dtype)
+        self.room = None
+        if model.dense is not None:
+            tables, together = room_for_tables(self.prepared, blocks, 1)
+            bits = aligned((together, (n + m) // SPINS, LANES), np.uint32)
+            self.room = bits, aligned((together, 2 * TILE, LANES), np.uint32), tables
+        self.scratch = aligned((max(3 * n, 2 * m, 2 * z, blocks), LANES), self.prepared.dtype)
         self.rises, self.weights = aligned((blocks, LANES), np.float64), aligned((blocks, LANES), np.float64)
         self.joint = aligned((blocks, LANES), np.float64) if joint else None
         self.spins_v = self.x[:, :n]
@@ -239,6 +272,7 @@ class GraphPopulation(Population):
             self.first,
             self.x,
             self.scratch,
+            self.room,
             self.rises,
             self.weights,
             self.joint,

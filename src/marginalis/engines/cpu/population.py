@@ -50,7 +50,7 @@ class Prepared(NamedTuple):
     offset: float  # a visible unit is offset + scale·(±1)
     scale: float
     operations: int  # rough cost of one chain·step, in multiply-adds
-    looked_up: bool = False  # whether the couplings are for `table_kernel`
+    looked_up: tuple[tuple[np.ndarray, ...], ...] = ()  # the couplings that tables are made of, if any
     maker: Any = None  # `lattice.TableMaker`, for `lattice_kernel`
 
 
@@ -87,7 +87,16 @@ def prepare(plan: Plan) -> Prepared:
     entries = path.weights.nnz if sp.issparse(path.weights) else path.weights.size
     operations = (1 if looked_up else 2 + 20 * plan.sweeps) * entries + 40 * model.n_variables
     constants = path.constants(plan.betas)
-    return Prepared(laid_out, model.n_visible, dtype, constants, path.offset, path.scale, operations, looked_up)
+    return Prepared(
+        laid_out,
+        model.n_visible,
+        dtype,
+        constants,
+        path.offset,
+        path.scale,
+        operations,
+        (up, down) if looked_up else (),
+    )
 
 
 def _is_looked_up(plan: Plan, weights: Any) -> bool:
@@ -187,6 +196,6 @@ def chains_together(prepared: Prepared) -> int:
     """Return how many chains to advance together at most."""
     units = len(prepared.model.slope_v) + len(prepared.model.slope_h)
     size = LANES * np.dtype(prepared.dtype).itemsize
-    if prepared.looked_up:  # four spins take the place of one, and tables made for many chains want many
-        size //= 4 * SPINS
+    if prepared.looked_up:  # tables made for many chains want many, and four spins take the place of one
+        size //= 4 * SPINS if isinstance(prepared.model, Model) else 4
     return LANES * max(1, JOB_BYTES // (units * size))

@@ -46,7 +46,7 @@ def _sweep_scalars(
         slopes = fields(after, x, at, tile, low)
         starts = fields_or(into0, x, at, tile, four(base_v, tile))
         words = philox(chain, uint64(k), uint64(tile), side_v, k0, k1)
-        linear = _draw_tile(side, inner, inner0, tied, tile, beta, low, slopes, starts, words, x, at, linear)
+        linear = draw_tile(side, inner, inner0, tied, tile, beta, low, slopes, starts, words, x, at, linear)
         if tile % FLUSH == FLUSH - 1:
             total, linear = total + widen(linear), zero
     return total + widen(linear)
@@ -63,9 +63,9 @@ def sweep_pair(side, before, after, inner, tied, slope_v, base_v, beta, k, chain
         slopes_a, slopes_b = band_pair(after, x, at, tile, low_a, low_b)
         base = four(base_v, tile)
         words = philox(chains[0], uint64(k), uint64(tile), side_v, k0, k1)
-        linear_a = _draw_tile(side, inner, None, tied, tile, beta, low_a, slopes_a, base, words, x, at[0], linear_a)
+        linear_a = draw_tile(side, inner, None, tied, tile, beta, low_a, slopes_a, base, words, x, at[0], linear_a)
         words = philox(chains[1], uint64(k), uint64(tile), side_v, k0, k1)
-        linear_b = _draw_tile(side, inner, None, tied, tile, beta, low_b, slopes_b, base, words, x, at[1], linear_b)
+        linear_b = draw_tile(side, inner, None, tied, tile, beta, low_b, slopes_b, base, words, x, at[1], linear_b)
         if tile % FLUSH == FLUSH - 1:
             total_a, linear_a = total_a + widen(linear_a), zero
             total_b, linear_b = total_b + widen(linear_b), zero
@@ -73,7 +73,7 @@ def sweep_pair(side, before, after, inner, tied, slope_v, base_v, beta, k, chain
 
 
 @njit(**INLINE)
-def _draw_tile(side, inner, inner0, tied, tile, beta, low, slopes, starts, words, x, at, linear):
+def draw_tile(side, inner, inner0, tied, tile, beta, low, slopes, starts, words, x, at, linear):
     """Draw the four units of a tile; adds unit times `low`, the slope of its field from the units before it."""
     l0, l1, l2, l3 = low
     a0, a1, a2, a3 = slopes

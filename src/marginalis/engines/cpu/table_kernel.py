@@ -32,7 +32,7 @@ _several, _single = lookups(ABREAST), lookups(1)
 
 
 @njit(**INLINE)
-def _make_tables(weights, at, count, tables, into):
+def make_tables(weights, at, count, tables, into):
     """Make the tables of a tile of units for `count` times four inputs."""
     for i in range(count):
         for c in range(COLUMNS):
@@ -51,29 +51,32 @@ def _make_tables(weights, at, count, tables, into):
 
 
 @njit(nogil=True, error_model="numpy")
-def _sum_panel(coupling, panel, ready, tables, x, first, last, sums):
-    """Sums of the units of a panel over their inputs x, for the blocks from `first` to `last`.
+def sum_tiles(coupling, panel, tile, end, low, high, ready, tables, x, first, last, sums, into):
+    """Sums of the tiles from `tile` to `end` of a panel over four inputs at a time of x, those from `low` to `high`.
 
-    `ready` is where all tables of this coupling lie, or −1 if they are to be made here.
+    They are for the blocks from `first` to `last`, and go to `into` of each block in `sums`. `ready` is where all
+    tables of this coupling lie, or −1 if they are to be made here.
     """
-    weights, inputs, begin, scale = coupling
-    tiles = min(PANEL, len(scale) // TILE - PANEL * panel)
-    low, high = inputs[panel, 0], inputs[panel, 1]
-    width = SLICE if ready < 0 else high - low
+    weights, inputs, begin, _ = coupling
+    lowest, width = inputs[panel, 0], inputs[panel, 1] - inputs[panel, 0]
+    low, high = max(low, lowest), min(high, inputs[panel, 1])
     per_block, per_sums = x.shape[1] * LANES, sums.shape[1] * LANES
     start = low
     while True:
-        count = min(width, high - start)
+        count = max(0, min(SLICE if ready < 0 else width, high - start))
         if ready < 0:
-            for t in range(tiles):
-                at = (begin[panel] + t * (high - low) + start - low) * _WEIGHTS
-                _make_tables(weights, at, count, tables, t * SLICE * TABLE)
+            for t in range(tile, end):
+                at = (begin[panel] + t * width + start - lowest) * _WEIGHTS
+                make_tables(weights, at, count, tables, (t - tile) * SLICE * TABLE)
         block = first
         while block < last:
             several = block + ABREAST <= last
-            for t in range(tiles):
-                at = t * SLICE * TABLE if ready < 0 else ready + (begin[panel] + t * (high - low)) * TABLE
-                at_x, at_sums = block * per_block + start * LANES, (block - first) * per_sums + t * COLUMNS * LANES
+            for t in range(tile, end):
+                at = (t - tile) * SLICE * TABLE
+                if ready >= 0:
+                    at = ready + (begin[panel] + t * width + start - lowest) * TABLE
+                at_x = block * per_block + start * LANES
+                at_sums = (block - first) * per_sums + into + (t - tile) * COLUMNS * LANES
                 if several:
                     _several(tables, at, count, x, at_x, per_block, sums, at_sums, per_sums, start > low)
                 else:
@@ -82,6 +85,13 @@ def _sum_panel(coupling, panel, ready, tables, x, first, last, sums):
         start += count
         if start >= high:
             break
+
+
+@njit(**INLINE)
+def _sum_panel(coupling, panel, ready, tables, x, first, last, sums):
+    """Sums of all units of a panel over all their inputs."""
+    tiles = min(PANEL, len(coupling[3]) // TILE - PANEL * panel)
+    sum_tiles(coupling, panel, 0, tiles, 0, x.shape[1], ready, tables, x, first, last, sums, 0)
 
 
 @njit(**INLINE)
@@ -200,8 +210,8 @@ def _anneal(
     ready_up = ready_down = -1
     if len(tables) >= (of_up + of_down) * TABLE:
         ready_up, ready_down = 0, of_up * TABLE
-        _make_tables(up[0], 0, of_up, tables, ready_up)
-        _make_tables(down[0], 0, of_down, tables, ready_down)
+        make_tables(up[0], 0, of_up, tables, ready_up)
+        make_tables(down[0], 0, of_down, tables, ready_down)
     for first in range(0, v.shape[0], sums.shape[0]):
         last = min(first + sums.shape[0], v.shape[0])
         if fresh == 1:

@@ -23,7 +23,14 @@ def keeps_tables(prepared: Prepared) -> bool:
 
 
 def _numbers(prepared: Prepared) -> int:
-    return int(prepared.model.up[2][-1] + prepared.model.down[2][-1]) * TABLE
+    return sum(int(begin[-1]) for _, _, begin, _ in prepared.looked_up) * TABLE
+
+
+def room_for_tables(prepared: Prepared, blocks: int, tiles: int) -> tuple[np.ndarray, int]:
+    """Return room for all tables, or for a slice of those of some tiles; and how many blocks to carry side by side."""
+    whole = keeps_tables(prepared)
+    tables = aligned((_numbers(prepared) if whole else tiles * SLICE * TABLE,), np.uint32)
+    return tables, max(1, min(blocks, _FEW) if whole else blocks)
 
 
 class TablePopulation(Population):
@@ -34,9 +41,8 @@ class TablePopulation(Population):
         self.spins_v, self.spins_h = (
             aligned((blocks, len(x) // SPINS, LANES), np.uint32) for x in (model.slope_v, model.slope_h)
         )
-        whole = keeps_tables(self.prepared)
-        self.tables = aligned((_numbers(self.prepared) if whole else PANEL * SLICE * TABLE,), np.uint32)
-        self.sums = aligned((max(1, min(blocks, _FEW) if whole else blocks), PANEL * TILE, LANES), np.uint32)
+        self.tables, together = room_for_tables(self.prepared, blocks, PANEL)
+        self.sums = aligned((together, PANEL * TILE, LANES), np.uint32)
         self.weights = aligned((blocks, LANES), np.float64)
         self.joint = aligned((blocks, LANES), np.float64) if joint else None
 
