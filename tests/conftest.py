@@ -29,7 +29,8 @@ from marginalis.answers.record import Record
 from marginalis.engines import drive
 from marginalis.models.units import Categorical
 
-settings.register_profile("seeded", derandomize=True)  # a test that passes once passes always
+# a test that passes once passes always, on a busy machine, too
+settings.register_profile("seeded", derandomize=True, deadline=None)
 settings.load_profile("seeded")
 
 posix = pytest.mark.skipif(os.name == "nt", reason="pipes, links, devices and signals as POSIX has them")

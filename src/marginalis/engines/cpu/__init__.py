@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from functools import cache, partial
+from typing import Any
 
 from ...parallel.threads import interruptible
 from ...sampling.plan import Plan
@@ -22,6 +23,7 @@ logger = logging.getLogger("marginalis")
 
 _HUGE = 1 << 23  # entries of a matrix
 _MANY = 256  # chains that pay for tables made for them
+_compiled: set[Any] = set()  # kernels that have run in this process
 
 
 def begin(plan: Plan) -> Begun:
@@ -40,16 +42,24 @@ def begin(plan: Plan) -> Begun:
     if prepared.looked_up:
         kind = TablePopulation if pairs else kind
         at_least = LANES * ABREAST if keeps_tables(prepared) else _MANY
-    notice = threading.Timer(0.8, _announce)
-    notice.start()
-    try:
-        kind(plan, prepared, range(0)).advance(0)
-    finally:
-        notice.cancel()
     population = partial(kind, plan, prepared)
+    kernel = kind, plan.method == "ais", _types(prepared.model)
+    if kernel not in _compiled:
+        notice = threading.Timer(0.8, _announce)
+        notice.start()
+        try:
+            population(range(0)).advance(0)
+        finally:
+            notice.cancel()
+        _compiled.add(kernel)
     if kind is PlanesPopulation:
         return Begun(population, chains_of_planes(prepared), GROUP, aligned=GROUP)
     return Begun(population, chains_together(prepared), at_least, plan.method == "ais")
+
+
+def _types(x: Any) -> Any:
+    """Return what a kernel is compiled for: kinds of arrays, and what there is at all."""
+    return tuple(map(_types, x)) if isinstance(x, tuple) else getattr(x, "dtype", type(x))
 
 
 @cache
