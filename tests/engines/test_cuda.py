@@ -11,7 +11,7 @@ from cuda_host import COMPILER, HostDevice
 
 import marginalis as mg
 from marginalis.engines import cuda, drive
-from marginalis.engines.cuda import general, large, lattice, resident, small
+from marginalis.engines.cuda import general, large, lattice, resident, sites, small
 from marginalis.exact import ways
 from marginalis.gpu import device as gpu
 from marginalis.sampling.mixture import Mixture
@@ -103,8 +103,22 @@ LATTICES = {
 )
 def test_lattices_of_one_coupling(roomy, monkeypatch, name, draws):
     if name == "glass":  # as if it were too large for shared memory
-        monkeypatch.setattr(lattice, "_MOST_INSIDE", 0)
+        monkeypatch.setattr(lattice, "MOST_INSIDE", 0)
     agree(LATTICES[name], lattice, draws=draws)
+
+
+def test_sparse_graphs(roomy):
+    """Any couplings, with fields or without; neighbours up to eight."""
+    rng = np.random.default_rng(6)
+    grid = mg.ising_grid((9, 23), coupling=(rng.normal(size=(9, 22)), rng.normal(size=(8, 23))), field=0.3)
+    found = agree(grid, sites, method="ais", base="biases")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lattice, "_MOST_WARPS", 2)
+        patch.setattr(lattice, "MOST_INSIDE", 0)
+        assert np.array_equal(found, agree(grid, sites, method="ais", base="biases"))
+    edges = [(i, 70 + (i + apart) % 70) for i in range(70) for apart in (0, 7, 13, 20, 31)]
+    graph = mg.from_edges(edges, coupling=0.3 * rng.normal(size=len(edges)))
+    agree(graph, sites, 5e-5, precision="single", resample=0.9, populations=5)
 
 
 def test_what_has_more_than_one_coupling_is_not_drawn_by_planes():

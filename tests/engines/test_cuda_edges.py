@@ -10,7 +10,7 @@ from conftest import command, random_rbm
 import marginalis as mg
 from marginalis import experiments
 from marginalis.engines import drive, workers
-from marginalis.engines.cuda import general, large, lattice, small
+from marginalis.engines.cuda import general, large, lattice, sites, small
 from marginalis.exact import ways
 from marginalis.gpu import device as gpu
 
@@ -85,6 +85,7 @@ def test_the_kernels_compile_with_nvrtc():
         ([small.SOURCE], {"NV": 20, "NH": 40, "GROUP": 32, "SPINS": 7, "ROOM_BYTES": 4224, "BATCH": 8, "NUMBERS": 1}),
         ([lattice.SOURCE], {"DEGREES_V": 16, "DEGREES_H": 24, "INSIDE": 1, "PLANES": 1, "BITS": 6}),
         ([lattice.SOURCE], {"DEGREES_V": 16, "DEGREES_H": 24, "SIGNED": 1, "SORTED": 1, "BITS": 6}),
+        ([sites.SOURCE, lattice.GATHER], {"LENGTH_V": 4, "LENGTH_H": 8, "FIELDS": 1, "BASE": 1, "JOINT": 1}),
         (large.STREAMED, {"SUMMED": 1, "JOINT": 1, "ROWS": 64, "HALVES": 2, "BLOCKS": 2}),
         (large.RESIDENT, {"JOINT": 1, "HALVES": 2, "TEAMS": 2, "TEAM": 256}),
         ([general.SOURCE], {"KIND_V": 0, "KIND_H": 0, "LATERAL": 1, "SPINS": 1, "LENGTH_UP": 0, "LENGTH_AFTER": 4}),

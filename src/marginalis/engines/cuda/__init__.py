@@ -8,12 +8,12 @@ from types import ModuleType
 from ...gpu.device import open_device
 from ...sampling.plan import Plan
 from .. import Begun
-from . import general, large, lattice, small
+from . import general, large, lattice, sites, small
 
 
 def kernel_for(plan: Plan) -> ModuleType:
     """Return the kernel that is made for such models, or the one for all."""
-    return next((kernel for kernel in (small, lattice, large) if kernel.serves(plan)), general)
+    return next((kernel for kernel in (small, lattice, sites, large) if kernel.serves(plan)), general)
 
 
 def begin(plan: Plan) -> Begun:

@@ -18,9 +18,10 @@ from ...sampling.signed import signed_path
 from .population import OnDevice, Prepared, prepared, rows_of, words_of
 
 SOURCE = Path(__file__).with_name("lattice.cu")
+GATHER = Path(__file__).with_name("gather.cu")
 _MOST = MOST_NEIGHBOURS + 1  # places for |field|/|J|
 _BYTES = 2 * 8 * _MOST * 16 + 32 * _MOST * 4  # of shared memory besides the states
-_MOST_INSIDE = 200 << 10  # of states in shared memory
+MOST_INSIDE = 200 << 10  # of states in shared memory
 _SIGN = np.uint32(1 << 31)
 _WARPS = 56  # on a multiprocessor, at most
 _RESIDENT = 32  # of them, whose registers must have room
@@ -56,6 +57,20 @@ def _thresholds(fields: Array) -> NDArray[np.uint32]:
     return np.maximum(np.ceil(np.ldexp(e / (1.0 + e), 32) - 0.5), 0.0).astype(np.uint32)
 
 
+def warps_of(device: Device, groups: int, shared: int, most: float) -> int:
+    """Return how many warps share 32 chains: more where there are few groups of chains, or little room for them."""
+    together = max(1, min(device.shared_bytes // shared, -(-groups // device.multiprocessors), 32))
+    warps = 1
+    while 2 * warps * together <= _WARPS and warps < min(_MOST_WARPS, most):
+        warps *= 2
+    return warps
+
+
+def bounds(warps: int) -> str:
+    """Return what a compiler is told of the registers that there are."""
+    return f"__launch_bounds__({32 * warps},{max(1, _RESIDENT // warps)})"
+
+
 class Population(OnDevice):
     """Chains whose spins are bits of words, [chain // 32, site]; a chain's place is that of its number."""
 
@@ -63,14 +78,13 @@ class Population(OnDevice):
         super().__init__(plan, prepared, chains)
         self.lead = int(self.first) % 32
         self.room = -(-(self.lead + len(chains)) // 32) * 32
-        laid_out: LaidOut = prepared.laid_out
+        laid_out = prepared.laid_out
         pitch = laid_out.sites[0] if laid_out.inside else sum(laid_out.sites)
         self.x = self.device.zeros((self.room // 32, pitch), np.uint32)
         if plan.start is not None:
-            rows = np.ones((self.room, laid_out.sites[0]))
-            rows[self.lead : self.lead + len(chains)] = self.signed(plan.start[chains.start : chains.stop])[
-                : len(chains)
-            ]
+            rows = np.ones((self.room, len(laid_out.order)))
+            given = self.signed(plan.start[chains.start : chains.stop])
+            rows[self.lead : self.lead + len(chains)] = given[: len(chains)]
             words = words_of(rows[:, laid_out.order]).T
             padding = ((0, 0), (0, pitch - words.shape[1]))
             self.x, self.fresh = self.device.upload(np.ascontiguousarray(np.pad(words, padding))), 2
@@ -102,7 +116,7 @@ class Population(OnDevice):
             device.upload(_thresholds(fields)),
             device.upload(np.diff(normaliser, axis=0, prepend=normaliser[:1])),
         ]
-        inside = 4 * (n + m) <= min(_MOST_INSIDE, device.shared_bytes - _BYTES)
+        inside = 4 * (n + m) <= min(MOST_INSIDE, device.shared_bytes - _BYTES)
         in_order = all((order == np.arange(len(order))).all() for order in orders)
         macros: dict[str, object] = {
             "DEGREES_V": sum(1 << int(d) for d in np.unique(degrees_of[0])),
@@ -124,15 +138,12 @@ class Population(OnDevice):
         laid_out, prepared, device = self.prepared.laid_out, self.prepared, self.device
         groups, (n, m) = self.room // 32, laid_out.sites
         shared = _BYTES + (4 * (n + m) if laid_out.inside else 0)
-        together = min(device.shared_bytes // shared, -(-groups // device.multiprocessors), 32)
-        warps = 1
-        while 2 * warps * together <= _WARPS and warps < _MOST_WARPS and 32 * warps < max(n, m):
-            warps *= 2
+        warps = warps_of(device, groups, shared, max(n, m) / 32)
         most = -(-max(n, m) // (32 * warps))  # sites of a thread
         macros = {
             **laid_out.macros,
             "BITS": max(2, (4 * -(-most // 4)).bit_length()),
-            "BOUNDS": f"__launch_bounds__({32 * warps},{max(1, _RESIDENT // warps)})",
+            "BOUNDS": bounds(warps),
         }
         device.kernel([SOURCE], macros)(
             groups, 32 * warps, shared, *laid_out.arguments, *prepared.address,
@@ -143,8 +154,9 @@ class Population(OnDevice):
     def signed_states(self) -> Array:
         """States of the sampled side, [chain, unit]."""
         laid_out = self.prepared.laid_out
-        words = self.device.download(self.x)[:, : laid_out.sites[0]]
-        rows = np.empty((len(self.chains), laid_out.sites[0]))
+        units = len(laid_out.order)
+        rows = np.empty((len(self.chains), units))
+        words = self.device.download(self.x)[:, :units]
         rows[:, laid_out.order] = rows_of(words.T, self.room)[self.lead : self.lead + len(self.chains)]
         return rows
 
@@ -153,8 +165,7 @@ class Population(OnDevice):
         places = np.arange(self.room, dtype=np.int64)
         places[self.lead : self.lead + len(ancestors)] = self.lead + ancestors
         chosen = self.device.zeros(self.x.shape, np.uint32)
-        macros = {**self.prepared.laid_out.macros, "BITS": 2}
-        gather = self.device.kernel([SOURCE], macros, "gather")
+        gather = self.device.kernel([GATHER], {}, "gather")
         n, pitch = np.int32(self.prepared.laid_out.sites[0]), np.int64(self.x.shape[1])
         gather(self.room // 32, 128, 0, n, pitch, self.device.upload(places), self.x, chosen)
         self.x, self.fresh = chosen, 2

@@ -63,6 +63,15 @@ def round_keys(seed: int) -> tuple[np.uint32, ...]:
     )
 
 
+def weight_grid(path: Any, couplings: Array, betas: Array) -> np.float64:
+    """Return what rounds by being added and taken away: to what steps add to log-weights, as fine as there is room for.
+
+    Multiples of a power of 2 have the same sum in any order.
+    """
+    most = sum(float(np.abs(x).sum()) for x in (path.slope_v, path.slope_h, couplings))
+    return np.float64(np.ldexp(1.5, np.frexp(1.001 * most * max(1.0, np.abs(np.diff(betas)).sum()))[1]))
+
+
 class OnDevice(ABC):
     """Chains on a GPU, all at the same step. AIS carries the weights of mAIS along, on the same path."""
 

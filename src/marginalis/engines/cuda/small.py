@@ -13,7 +13,7 @@ from ...checks import Array
 from ...gpu.device import Device
 from ...sampling.plan import Plan
 from ...sampling.signed import SignedPath, signed_path
-from .population import OnDevice, Prepared, prepared, real_type
+from .population import OnDevice, Prepared, prepared, real_type, weight_grid
 
 SOURCE = Path(__file__).with_name("small.cu")
 _MOST_UNITS = 96  # of a side: products of as many factors in [1, 2] stay in range
@@ -158,10 +158,7 @@ class Population(OnDevice):
             "BASE": None if plan.remainder.base.is_uniform else 1,
             "JOINT": 1 if plan.method == "ais" else None,
         }
-        # steps add multiples of a power of 2 to the log-weights, as fine as there is room for: in any order the same
-        most = np.abs(path.slope_v).sum() + np.abs(path.slope_h).sum() + np.abs(weights).sum()
-        grid = np.ldexp(1.5, np.frexp(1.001 * most * max(1.0, np.abs(np.diff(plan.betas)).sum()))[1])
-        laid_out = LaidOut(path, weights, macros, np.float64(grid), {})
+        laid_out = LaidOut(path, weights, macros, weight_grid(path, weights, plan.betas), {})
         return prepared(plan, device, path, 4 * -(-n // 32), _SECONDS * (n * m + 100), laid_out)
 
     def launch(self, to_step: int) -> None:
