@@ -33,19 +33,23 @@ def cubic(**options):
 MODELS = {
     "torus": mg.ising_grid((8, 8), coupling=0.44, periodic=True),
     "glass": glass((7, 9), field=0.31, temperature=0.9),
+    "triangular": mg.ising_grid((9, 9), coupling=0.27, triangular=True, periodic=True),
     "cubic": cubic(coupling=0.25),
     "binary": cubic(coupling=-0.6, field=1.7, units="binary"),
 }
 
 
-@pytest.mark.parametrize("draws", POPULATIONS)
-@pytest.mark.parametrize("name", MODELS)
+SERVED = [(name, draws) for name in MODELS for draws in POPULATIONS if (name, draws) != ("triangular", "planes")]
+
+
+@pytest.mark.parametrize(("name", "draws"), SERVED)
 def test_draw_for_draw(name, draws, monkeypatch):
     if draws == "words" and not HAS_AVX512:
         pytest.skip("lattices are like any graph without AVX-512")
     for module in (lattice, lattice_population, planes_population):  # steps that tables are made for at a time
         monkeypatch.setattr(module, "CHUNK", 7)
-    for options in ({}, {"base": "biases", "first_chain": 5}, {"method": "mais-h"}):
+    side = "mais-h" if MODELS[name].is_bipartite else "mais"
+    for options in ({}, {"base": "biases", "first_chain": 5}, {"method": side}):
         plan = make_plan(MODELS[name], steps=30, chains=70, seed=3, draws=draws, **options)
         assert plan.engine == "numba"
         assert type(drive.begin(plan).population(range(1))) is POPULATIONS[draws]
@@ -58,13 +62,15 @@ def test_what_is_not_taken_for_a_lattice():
     fields = mg.ising_grid((8, 8), coupling=0.4, field=np.random.default_rng(0).normal(size=(8, 8)))
     hub = mg.from_edges([(i, j) for i in range(2) for j in range(2, 10)])
     for model in (uneven, fields, hub):
-        assert not is_lattice(make_plan(model, keep_whole=True))
+        assert not is_lattice(make_plan(model, keep_whole=True), any_graph=True)
+    assert not is_lattice(make_plan(MODELS["triangular"]))  # as planes know them
     for options in ({"method": "ais"}, {"transition": "metropolis"}):
-        assert not is_lattice(make_plan(MODELS["torus"], **options))
+        assert not serves_words(make_plan(MODELS["torus"], **options))
         assert make_plan(MODELS["torus"], draws="planes", **options).engine == "numpy"
         with pytest.raises(ValueError, match="not 'planes'"):
             make_plan(MODELS["torus"], draws="planes", engine="numba", **options)
-    assert not serves_words(make_plan(MODELS["torus"], precision="double"))
+    for options in ({"precision": "double"}, {"draws": "halves"}):
+        assert not serves_words(make_plan(MODELS["torus"], **options))
     assert MOST_NEIGHBOURS <= MOST
 
 

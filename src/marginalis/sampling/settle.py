@@ -43,20 +43,24 @@ def unserved(engine: str, plan: Any) -> str | None:
     return f"serves draws='words' only for such a model or path, not {plan.draws!r}"
 
 
-def is_lattice(plan: Any) -> bool:
-    """Whether a plan is for spins on a bipartite graph with couplings J or −J, few fields and few neighbours each.
+def is_lattice(plan: Any, any_graph: bool = False) -> bool:
+    """Whether a plan is for spins with couplings J or −J, few fields and few neighbours each, on a bipartite graph.
 
     AIS, Metropolis sweeps, and paths from a base with couplings or from a mixture are not meant.
     """
     model, base = plan.remainder.model, plan.remainder.base
     plain = plan.transition == "gibbs" and plan.method != "ais" and plan.mixture is None and not base.is_coupled
-    if not plain or model.spin_form is None or not model.is_bipartite or not sp.issparse(model.weights):
+    if not plain or model.spin_form is None or not (any_graph or model.is_bipartite):
         return False
     form = model.spin_form
-    entries = form.weights.tocoo()
-    kept = entries.data != 0
-    size, ends = np.abs(entries.data[kept]), [x[kept] for x in entries.coords]
-    if not len(size) or (size != size[0]).any() or max(np.bincount(x).max() for x in ends) > MOST_NEIGHBOURS:
+    couplings = [w for w in (form.weights, form.lateral) if w is not None]
+    if not all(sp.issparse(w) for w in couplings):
+        return False
+    size = np.concatenate([np.abs(w.data) for w in couplings])
+    if not size.any() or (size[size > 0.0] != size.max()).any():
+        return False
+    neighbours = sum((w != 0).sum(axis=1) for w in couplings), (form.weights != 0).sum(axis=0)
+    if max(x.max() for x in neighbours) > MOST_NEIGHBOURS:
         return False
     fields = np.concatenate([form.visible_bias, form.hidden_bias]) + 1j * np.concatenate(signed_base(form, base))
     return len(np.unique(fields)) <= max(1, model.n_variables // _PER_KIND)

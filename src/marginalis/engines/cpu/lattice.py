@@ -24,21 +24,23 @@ CHUNK = 512  # steps that tables are made for at a time
 _GAIN_BITS = 24  # of the largest gain: sums over 64 sites are whole numbers of 32 bits
 
 
-class Sites(NamedTuple):
-    """Sites of one side, padded to whole tiles: their neighbours, and their kinds."""
+class Neighbours(NamedTuple):
+    """Those of each site of one side, padded to whole tiles, among the sites of one side."""
 
-    begin: np.ndarray  # of the neighbours of each
+    begin: np.ndarray
     minus: np.ndarray  # where those with a coupling of −J begin
-    places: np.ndarray  # of the neighbours in the array of states
-    kinds: np.ndarray
+    places: np.ndarray  # in the array of states
 
 
 class Lattice(NamedTuple):
     """The path from a base to a lattice."""
 
     coupling: float
-    hidden: Sites
-    visible: Sites
+    hidden: Neighbours  # on the visible side
+    visible: Neighbours  # on the hidden side
+    beside: Neighbours | None  # of visible sites on the visible side
+    before: Neighbours | None  # those of them that come first
+    kinds: tuple[np.ndarray, np.ndarray]  # of the visible sites, and of the hidden ones
     slopes: Array  # of the field of each kind of site in β, and where it starts
     bases: Array
 
@@ -46,23 +48,32 @@ class Lattice(NamedTuple):
 def lay_out(plan: Plan) -> Lattice:
     """Return the lattice of a plan, which `is_lattice` says it has."""
     path = signed_path(plan)
-    weights = sp.csr_array(path.weights, copy=True)
-    weights.eliminate_zeros()
-    into = weights, sp.csr_array(weights.T)
+    weights = sp.csr_array(path.weights)
     sides = path.slope_v + 1j * path.base_v, path.slope_h + 1j * path.base_h
     padded = [np.pad(side, (0, -len(side) % TILE)) for side in sides]
-    fields, kinds = np.unique(np.concatenate(padded), return_inverse=True)
-    of_sides = np.split(kinds, [len(padded[0])])
-    visible, hidden = (_sites(w, own) for w, own in zip(into, of_sides, strict=True))
-    return Lattice(float(abs(weights.data[0])), hidden, visible, fields.real.copy(), fields.imag.copy())
+    fields, of_sites = np.unique(np.concatenate(padded), return_inverse=True)
+    kinds = np.split(of_sites.astype(np.int64), [len(padded[0])])
+    return Lattice(
+        float(np.abs(weights.data).max()),
+        _neighbours(weights.T),
+        _neighbours(weights),
+        None if path.lateral is None else _neighbours(path.lateral),
+        None if path.lateral is None else _neighbours(sp.tril(path.lateral)),
+        (kinds[0], kinds[1]),
+        fields.real.copy(),
+        fields.imag.copy(),
+    )
 
 
-def _sites(into: Any, kinds: np.ndarray) -> Sites:
+def _neighbours(couplings: Any) -> Neighbours:
+    """Lay out couplings, a row for each site and a column for each neighbour."""
+    into = sp.csr_array(couplings, copy=True)
+    into.eliminate_zeros()
     rows = np.repeat(np.arange(into.shape[0]), np.diff(into.indptr))
     order = np.lexsort((into.indices, into.data < 0, rows))
-    begin = np.pad(into.indptr, (0, len(kinds) - into.shape[0]), mode="edge").astype(np.int64)
+    begin = np.pad(into.indptr, (0, -into.shape[0] % TILE), mode="edge").astype(np.int64)
     minus = begin[1:] - np.diff(np.concatenate([[0], np.cumsum(into.data < 0)])[begin])
-    return Sites(begin, minus, into.indices[order].astype(np.int64) * LANES, kinds.astype(np.int64))
+    return Neighbours(begin, minus, into.indices[order].astype(np.int64) * LANES)
 
 
 class Tables(NamedTuple):

@@ -3,6 +3,8 @@
 Spins are bytes, ±1, those of sixteen chains side by side. The sum of a site's neighbours is the index of its entries in
 tables of sixteen (`lattice`): the threshold of its draw, the spin that its field favours, and the gain of ln 2cosh, a
 whole number as well. No exponential, no logarithm, no rounding on the way.
+
+On a graph that is not bipartite some neighbours of a sampled site are sampled, too, and sites are drawn in turn.
 """
 
 from __future__ import annotations
@@ -18,26 +20,27 @@ MOST = 7  # neighbours of a site: a table has LANES entries, for sums from −MO
 
 
 @njit(**INLINE)
-def _neighbours(sites, unit, x, at):
-    """Return MOST more than the sum of a site's neighbours."""
-    total = splat(uint8(MOST))
-    minus = scalar(sites.minus, unit)
-    for p in range(scalar(sites.begin, unit), minus):
-        total = total + load(x, at + scalar(sites.places, p))
-    for p in range(minus, scalar(sites.begin, unit + 1)):
-        total = total - load(x, at + scalar(sites.places, p))
+def _add_up(neighbours, unit, x, at, total):
+    """Add the neighbours of a site to a sum, those with a coupling of −J with a minus."""
+    if neighbours is not None:
+        minus = scalar(neighbours.minus, unit)
+        for p in range(scalar(neighbours.begin, unit), minus):
+            total = total + load(x, at + scalar(neighbours.places, p))
+        for p in range(minus, scalar(neighbours.begin, unit + 1)):
+            total = total - load(x, at + scalar(neighbours.places, p))
     return total
 
 
 @njit(nogil=True, error_model="numpy")
 def _anneal(
-    hidden, visible, start, rises, differences, seed, sides, first, thresholds, favoured, gains, scale,
-    first_chain, v, h, log_weights, from_step, to_step, fresh,
+    hidden, visible, beside, before, kinds, coupling, start, rises, differences, seed, sides,
+    first, thresholds, favoured, gains, scale, first_chain, v, h, log_weights, from_step, to_step, fresh,
 ):  # fmt: skip
     steps = len(differences)
     k0, k1 = seed & LOW, seed >> WORD
     side_v, side_h = uint64(sides[0]), uint64(sides[1])
-    nothing = splat(uint32(0))
+    nothing, none, middle = splat(uint32(0)), splat(uint8(0)), splat(uint8(MOST))
+    kinds_v, kinds_h = kinds
     for block in range(v.shape[0]):
         chain = lane_numbers() + uint64(first_chain + block * LANES)
         at_v, at_h = block * v.shape[1] * LANES, block * h.shape[1] * LANES
@@ -57,8 +60,8 @@ def _anneal(
                 words = philox(chain, uint64(k), uint64(tile), side_h, k0, k1)
                 for m in range(TILE):
                     unit = TILE * tile + m
-                    t = (tables + scalar(hidden.kinds, unit)) * LANES
-                    index = _neighbours(hidden, unit, v, at_v)
+                    t = (tables + scalar(kinds_h, unit)) * LANES
+                    index = _add_up(hidden, unit, v, at_v, middle)
                     likelier, index = looked_up(load(favoured, t), index), as_words(index)
                     few = few + looked_up(load(gains, t), index)
                     store(h, at_h + unit * LANES, drawn(looked_up(load(thresholds, t), index), likelier, words[m]))
@@ -70,13 +73,22 @@ def _anneal(
                 for unit in range(len(rises)):
                     rise = fma(as_numbers(load(v, at_v + unit * LANES), zero), rises[unit], rise)
                 weight = fma(rise, differences[k - 1], weight)
+            if before is not None:
+                rise = zero
+                for tile in range(v.shape[1] // TILE):
+                    bonds = none
+                    for m in range(TILE):
+                        unit = TILE * tile + m
+                        bonds = bonds + load(v, at_v + unit * LANES) * _add_up(before, unit, v, at_v, none)
+                    rise = rise + as_numbers(bonds, zero)
+                weight = fma(rise, coupling * differences[k - 1], weight)
             if k < steps:
                 for tile in range(v.shape[1] // TILE):
                     words = philox(chain, uint64(k), uint64(tile), side_v, k0, k1)
                     for m in range(TILE):
                         unit = TILE * tile + m
-                        t = (tables + scalar(visible.kinds, unit)) * LANES
-                        index = _neighbours(visible, unit, h, at_h)
+                        t = (tables + scalar(kinds_v, unit)) * LANES
+                        index = _add_up(beside, unit, v, at_v, _add_up(visible, unit, h, at_h, middle))
                         likelier, index = looked_up(load(favoured, t), index), as_words(index)
                         store(v, at_v + unit * LANES, drawn(looked_up(load(thresholds, t), index), likelier, words[m]))
         store(log_weights, block * LANES, weight)
@@ -89,7 +101,8 @@ def anneal_lattice(model, tables, first_chain, v, h, log_weights, from_step, to_
     `model` is a `lattice_population.Model`, `tables` are `lattice.Tables` of these steps.
     """
     _anneal(
-        model.hidden, model.visible, model.start, model.rises, model.differences, model.seed, model.sides,
+        model.hidden, model.visible, model.beside, model.before, model.kinds, model.coupling, model.start, model.rises,
+        model.differences, model.seed, model.sides,
         tables.first, tables.thresholds, tables.likelier, tables.gains, tables.scale,
         first_chain, v, h, log_weights, from_step, to_step, fresh,
     )  # fmt: skip

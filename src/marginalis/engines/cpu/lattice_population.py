@@ -13,7 +13,7 @@ from ...sampling.settle import is_lattice
 from ...sampling.signed import signed_path
 from ...simd.draws import TILE
 from ...simd.functions import HAS_AVX512
-from .lattice import CHUNK, Sites, TableMaker, draw_tables, lay_out
+from .lattice import CHUNK, Neighbours, TableMaker, draw_tables, lay_out
 from .lattice_kernel import anneal_lattice
 from .population import Population, Prepared
 
@@ -21,8 +21,12 @@ from .population import Population, Prepared
 class Model(NamedTuple):
     """A plan in the kernel's terms; what is None is left out when the kernel is compiled."""
 
-    hidden: Sites
-    visible: Sites
+    hidden: Neighbours
+    visible: Neighbours
+    beside: Neighbours | None
+    before: Neighbours | None
+    kinds: tuple[np.ndarray, np.ndarray]
+    coupling: float
     start: tuple[np.ndarray, np.ndarray]  # threshold and likelier spin of each visible site under the base
     slope_v: np.ndarray
     slope_h: np.ndarray
@@ -35,7 +39,8 @@ class Model(NamedTuple):
 
 def serves_words(plan: Plan) -> bool:
     """Whether `lattice_kernel` takes the plan: it was faster than multiply-adds for all lattices that were tried."""
-    return HAS_AVX512 and plan.precision == "single" and is_lattice(plan)
+    possible = HAS_AVX512 and plan.precision == "single" and plan.draws == "words"
+    return possible and is_lattice(plan, any_graph=True)
 
 
 def prepare_lattice(plan: Plan) -> Prepared:
@@ -46,6 +51,10 @@ def prepare_lattice(plan: Plan) -> Prepared:
     laid_out = Model(
         lattice.hidden,
         lattice.visible,
+        lattice.beside,
+        lattice.before,
+        lattice.kinds,
+        lattice.coupling,
         draw_tables(base_v),
         slope_v,
         slope_h,
