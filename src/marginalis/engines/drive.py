@@ -133,6 +133,8 @@ def _parts(chains: range, whole: int, threads: int, least: int, most: int, lead:
 
     The first part is `lead` shorter.
     """
+    if threads > 4:  # some are slower than others, and the last part of each counts
+        least = max(least // 2, 4 * whole)
     least = min(least, -(-len(chains) // threads))
     while chains:
         share = max(least, len(chains) // (2 * threads) if threads > 1 else len(chains))

@@ -22,7 +22,7 @@ from .table_population import TablePopulation, keeps_tables
 logger = logging.getLogger("marginalis")
 
 _HUGE = 1 << 23  # entries of a matrix
-_MANY = 256  # chains that pay for tables made for them
+_MANY = 512  # chains that pay for tables made for them
 _compiled: set[Any] = set()  # kernels that have run in this process
 
 

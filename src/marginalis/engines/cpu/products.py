@@ -5,8 +5,8 @@ from __future__ import annotations
 from numba import njit
 from numba.extending import overload
 
-from ...simd.draws import INLINE, TILE
-from ...simd.vector import LANES, fma, load, scalar, splat
+from ...simd.draws import CALLED, INLINE, TILE
+from ...simd.vector import LANES, fma, load, scalar, splat, store
 
 
 @njit(**INLINE)
@@ -54,6 +54,56 @@ def _fields_lists(coupling, state, offset, tile, start):
         row(coupling, state, offset, unit + 2, start[2]),
         row(coupling, state, offset, unit + 3, start[3]),
     )
+
+
+def fields_into(coupling, state, offset, starts, out, at):
+    """Put the fields of all units, starts + Σ weight·state of their inputs, to `at` in `out`."""
+    raise NotImplementedError
+
+
+@overload(fields_into, jit_options=CALLED)
+def _fields_into_overload(coupling, state, offset, starts, out, at):
+    return _tiles_into if len(coupling) == 3 else _bands_into
+
+
+def _tiles_into(coupling, state, offset, starts, out, at):
+    for tile in range(len(starts) // TILE):
+        _put(fields(coupling, state, offset, tile, four(starts, tile)), out, at, tile)
+
+
+def _bands_into(coupling, state, offset, starts, out, at):
+    # Two tiles of the same inputs at once: two units for multiply-adds, which take four cycles, want eight under way.
+    data, first, last, begin = coupling
+    tiles = len(starts) // TILE
+    tile = 0
+    while tile < tiles:
+        if tile + 1 < tiles and first[tile] == first[tile + 1] and last[tile] == last[tile + 1]:
+            a0, a1, a2, a3 = four(starts, tile)
+            b0, b1, b2, b3 = four(starts, tile + 1)
+            p, q = begin[tile], begin[tile + 1]
+            for i in range(first[tile], last[tile]):
+                x = load(state, offset + i * LANES)
+                a0, a1 = fma(scalar(data, p), x, a0), fma(scalar(data, p + 1), x, a1)
+                a2, a3 = fma(scalar(data, p + 2), x, a2), fma(scalar(data, p + 3), x, a3)
+                b0, b1 = fma(scalar(data, q), x, b0), fma(scalar(data, q + 1), x, b1)
+                b2, b3 = fma(scalar(data, q + 2), x, b2), fma(scalar(data, q + 3), x, b3)
+                p += TILE
+                q += TILE
+            _put((a0, a1, a2, a3), out, at, tile)
+            _put((b0, b1, b2, b3), out, at, tile + 1)
+            tile += 2
+        else:
+            _put(fields(coupling, state, offset, tile, four(starts, tile)), out, at, tile)
+            tile += 1
+
+
+@njit(**INLINE)
+def _put(values, out, at, tile):
+    here = at + TILE * tile * LANES
+    store(out, here, values[0])
+    store(out, here + LANES, values[1])
+    store(out, here + 2 * LANES, values[2])
+    store(out, here + 3 * LANES, values[3])
 
 
 @njit(**INLINE)

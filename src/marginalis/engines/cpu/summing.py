@@ -9,7 +9,7 @@ from ...random import JOINT
 from ...simd.draws import CALLED, FLUSH, TILE, philox
 from ...simd.functions import log
 from ...simd.vector import LANES, fma, load, splat, store, widen
-from .products import fields, fields_or, four
+from .products import fields_into, fields_or, four
 from .sides import States, draw, draw_state, log_sum, summed
 
 _FEW = 4  # categorical variables per logarithm: a product of so many sums stays in range
@@ -38,8 +38,8 @@ def _sum_out_scalars(
     one = zero + 1.0
     linear, top, bottom, drawn = zero, one, one, zero
     on_joint = widen(zero)
+    fields_into(up, x, at, slope_h, scratch, 0)
     for tile in range(len(slope_h) // TILE):
-        slopes = fields(up, x, at, tile, four(slope_h, tile))
         starts = fields_or(up0, x, at, tile, four(base_h, tile))
         words = philox(chain, uint64(k), uint64(tile), side_h, k0, k1)
         earlier = words
@@ -47,10 +47,11 @@ def _sum_out_scalars(
             earlier = philox(chain, uint64(k - 1), uint64(tile), uint64(JOINT), k0, k1)
         for m in range(TILE):
             unit = TILE * tile + m
-            now, before = fma(slopes[m], beta, starts[m]), fma(slopes[m], beta_before, starts[m])
-            linear, top, bottom, e, e_before = summed(side, unit, now, before, slopes[m], per_step, linear, top, bottom)
+            slope = load(scratch, unit * LANES)
+            now, before = fma(slope, beta, starts[m]), fma(slope, beta_before, starts[m])
+            linear, top, bottom, e, e_before = summed(side, unit, now, before, slope, per_step, linear, top, bottom)
             if joint is not None:  # AIS: h·slope, with h from P_{k−1}(h|v)
-                drawn = fma(draw(side, unit, before, e_before, earlier[m]), slopes[m], drawn)
+                drawn = fma(draw(side, unit, before, e_before, earlier[m]), slope, drawn)
             store(x, at_h + unit * LANES, draw(side, unit, now, e, words[m]))
         if tile % FLUSH == FLUSH - 1:
             weight = weight + widen(linear) * difference + widen(log(top / bottom))
@@ -69,11 +70,10 @@ def _sum_out_states(
     top, bottom = one, one
     on_joint = widen(zero)
     at_start = len(slope_h) * LANES
+    fields_into(up, x, at, slope_h, scratch, 0)
     for tile in range(len(slope_h) // TILE):
-        slopes = fields(up, x, at, tile, four(slope_h, tile))
         starts = fields_or(up0, x, at, tile, four(base_h, tile))
         for m in range(TILE):
-            store(scratch, (TILE * tile + m) * LANES, slopes[m])
             store(scratch, at_start + (TILE * tile + m) * LANES, starts[m])
     words = philox(chain, uint64(k), uint64(0), side_h, k0, k1)
     earlier = words

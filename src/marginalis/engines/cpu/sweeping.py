@@ -11,7 +11,7 @@ from numba.extending import overload
 
 from ...simd.draws import CALLED, FLUSH, INLINE, TILE, philox
 from ...simd.vector import LANES, fma, load, splat, store, widen
-from .products import band_pair, fields, fields_or, four, row
+from .products import band_pair, fields, fields_into, fields_or, four, row
 from .sides import States, draw, draw_state, factor, log_sum
 
 
@@ -124,11 +124,10 @@ def _sweep_states(
     zero = splat(beta - beta)
     total = widen(zero)
     if before is None:  # no couplings among these variables: all fields at once, four at a time
+        fields_into(after, x, at, slope_v, scratch, 0)
         for tile in range(n // TILE):
-            slopes = fields(after, x, at, tile, four(slope_v, tile))
             starts = fields_or(into0, x, at, tile, four(base_v, tile))
             for m in range(TILE):
-                store(scratch, (TILE * tile + m) * LANES, slopes[m])
                 store(scratch, at_start + (TILE * tile + m) * LANES, starts[m])
     words = philox(chain, uint64(k), uint64(0), side_v, k0, k1)
     for variable in range(len(side.starts) - 1):
