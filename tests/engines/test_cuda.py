@@ -102,8 +102,9 @@ LATTICES = {
     [("torus", "words"), ("torus", "planes"), ("glass", "planes"), ("open", "words"), ("cube", "planes")],
 )
 def test_lattices_of_one_coupling(roomy, monkeypatch, name, draws):
-    if name == "glass":  # as if it were too large for shared memory
+    if name == "glass":  # as if it were too large for shared memory, with many steps
         monkeypatch.setattr(lattice, "MOST_INSIDE", 0)
+        monkeypatch.setattr(lattice, "_TABLED", 0)
     agree(LATTICES[name], lattice, draws=draws)
 
 
@@ -243,10 +244,11 @@ RECORDED = {"small": MIXED, "large": BIG, "general": glass(), "lattice": LATTICE
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_records_on_the_way(on, name):
+def test_records_on_the_way(on, monkeypatch, name):
     """Weights and states after chosen steps, resampled or not, and a start from given states: the reverse process."""
     model, options = RECORDED[name], {"seed": 2, "first_chain": 3, "draws": "planes" if name == "lattice" else "words"}
     if name == "lattice":
+        monkeypatch.setattr(lattice, "_TABLED", 3)  # so that steps on the way have tables of their own
         agree(model, lattice, steps=6, resample=0.9, populations=5, draws="planes")
     plan = make_plan(model, steps=4, chains=40, **options)
     runs = []

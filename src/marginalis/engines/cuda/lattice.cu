@@ -264,10 +264,10 @@ template <int D, int DEGREES, bool COUNTED> FORCED void sweep(const Run &run, co
 
 // Carry chains from one step of 0 … K to another; those of a group beyond `chains` from `lead` on go along. `x`: the
 // states of a group after the other, with room for both sides unless these are in shared memory meanwhile.
-// `thresholds`: by step and c, times 2^32; `rises`: what a site adds to a log-weight in a step, by c.
+// `thresholds`: by step from `origin` on and c, times 2^32; `rises`: what a site adds to a log-weight in a step, likewise.
 extern "C" __global__ void BOUNDS anneal(
     int n, int m, const u32 *inputs_v, const u32 *inputs_h, const u32 *units_v, const u32 *units_h,
-    const int *starts_v, const int *starts_h, const u32 *thresholds, const double *rises, KEYS, u32 side_v, u32 side_h,
+    const int *starts_v, const int *starts_h, const u32 *thresholds, const double *rises, int origin, KEYS, u32 side_v, u32 side_h,
     u32 first_group, int lead, int chains, u32 *states, double *weights, int from, int to, int steps, int fresh)
 {
     SHARED_BYTES(shared_bytes);
@@ -290,7 +290,7 @@ extern "C" __global__ void BOUNDS anneal(
     double weight = weighs ? weights[t] : 0.0;
 #pragma unroll 1
     for (int k = from + 1; k <= to; ++k) {
-        run.k = k, run.thresholds = thresholds + (long)k * MOST, run.planes = planes + (k & 1) * (32 / ROUND) * MOST;
+        run.k = k, run.thresholds = thresholds + (long)(k - origin) * MOST, run.planes = planes + (k & 1) * (32 / ROUND) * MOST;
 #ifdef PLANES
         for (int i = threadIdx.x; i < 32 * MOST; i += blockDim.x) {
             int plane = i / (ROUND * MOST) * ROUND + i % ROUND, c = i / ROUND % MOST;
@@ -303,7 +303,7 @@ extern "C" __global__ void BOUNDS anneal(
         __syncthreads();
         if (threadIdx.x < 32) {
 #pragma unroll
-            for (int c = 1; c < MOST; ++c) weight += (double)counts[32 * c + lane] * rises[(long)k * MOST + c];
+            for (int c = 1; c < MOST; ++c) weight += (double)counts[32 * c + lane] * rises[(long)(k - origin) * MOST + c];
 #pragma unroll
             for (int c = 1; c < MOST; ++c) counts[32 * c + lane] = 0u;
         }

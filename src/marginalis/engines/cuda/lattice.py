@@ -26,6 +26,7 @@ _SIGN = np.uint32(1 << 31)
 _WARPS = 56  # on a multiprocessor, at most
 _RESIDENT = 32  # of them, whose registers must have room
 _MOST_WARPS = 16  # of a block
+_TABLED = 1 << 16  # steps at most whose tables are made beforehand: 100 bytes for each
 _SECONDS = 1e-12  # of a site of a chain and a step, about
 
 
@@ -37,6 +38,8 @@ class LaidOut(NamedTuple):
     order: NDArray[np.int64]  # sampled units as the kernel has them: by degree
     sites: tuple[int, int]
     inside: bool  # whether the states of 32 chains have room in shared memory
+    coupling: float
+    tables: tuple[Any, Any] | None  # for all steps, unless these are too many
 
 
 def serves(plan: Plan) -> bool:
@@ -55,6 +58,13 @@ def _thresholds(fields: Array) -> NDArray[np.uint32]:
     """Return how many 32-bit words w stand against a field: those with (w + ½)/2^32 < e/(1 + e)."""
     e = np.exp(-2.0 * np.abs(fields))
     return np.maximum(np.ceil(np.ldexp(e / (1.0 + e), 32) - 0.5), 0.0).astype(np.uint32)
+
+
+def _tables(device: Device, betas: Array, coupling: float) -> tuple[Any, Any]:
+    """Thresholds by step and |field|/|J|, and what a site adds to a log-weight in the step; nothing in the first."""
+    fields = betas[:, None] * (coupling * np.arange(_MOST))
+    normaliser = fields + np.log1p(np.exp(-2.0 * fields))
+    return device.upload(_thresholds(fields)), device.upload(np.diff(normaliser, axis=0, prepend=normaliser[:1]))
 
 
 def warps_of(device: Device, groups: int, shared: int, most: float) -> int:
@@ -110,12 +120,6 @@ class Population(OnDevice):
         arguments += [device.upload(order.astype(np.uint32)) for order in orders]
         degrees_of = [np.sort(np.diff(x.indptr)) for x in lists]
         arguments += [device.upload(np.searchsorted(x, np.arange(_MOST + 1)).astype(np.int32)) for x in degrees_of]
-        fields = plan.betas[:, None] * (size * np.arange(_MOST))
-        normaliser = fields + np.log1p(np.exp(-2.0 * fields))
-        arguments += [
-            device.upload(_thresholds(fields)),
-            device.upload(np.diff(normaliser, axis=0, prepend=normaliser[:1])),
-        ]
         inside = 4 * (n + m) <= min(MOST_INSIDE, device.shared_bytes - _BYTES)
         in_order = all((order == np.arange(len(order))).all() for order in orders)
         macros: dict[str, object] = {
@@ -126,7 +130,8 @@ class Population(OnDevice):
             "INSIDE": 1 if inside else None,
             "PLANES": 1 if plan.draws == "planes" else None,
         }
-        laid_out = LaidOut(macros, tuple(arguments), orders[0], (n, m), inside)
+        whole = _tables(device, plan.betas, size) if plan.steps <= _TABLED else None
+        laid_out = LaidOut(macros, tuple(arguments), orders[0], (n, m), inside, size, whole)
         common = prepared(plan, device, path, (n if inside else n + m) // 8, _SECONDS * (n + m), laid_out)
         if plan.draws == "words":
             return common
@@ -145,8 +150,11 @@ class Population(OnDevice):
             "BITS": max(2, (4 * -(-most // 4)).bit_length()),
             "BOUNDS": bounds(warps),
         }
+        origin, tables = 0, laid_out.tables
+        if tables is None:
+            origin, tables = self.step, _tables(device, self.plan.betas[self.step : to_step + 1], laid_out.coupling)
         device.kernel([SOURCE], macros)(
-            groups, 32 * warps, shared, *laid_out.arguments, *prepared.address,
+            groups, 32 * warps, shared, *laid_out.arguments, *tables, np.int32(origin), *prepared.address,
             np.uint32(int(self.first) // 32), np.int32(self.lead), np.int32(len(self.chains)), self.x, self.weights,
             np.int32(self.step), np.int32(to_step), np.int32(self.plan.steps), np.int32(self.fresh),
         )  # fmt: skip
