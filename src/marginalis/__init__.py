@@ -5,8 +5,6 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # that of `typing`, which takes longer to import than all of this
 if TYPE_CHECKING:
-    from typing import Any
-
     from ._public import *
 
 __version__ = "0.2.0"
@@ -60,14 +58,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Find the public names when the first one is used: the command line must be in charge of signals before that."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import _public
+if not TYPE_CHECKING:  # checkers know the names, and must hear of others
 
-    globals().update({public: getattr(_public, public) for public in __all__})
-    return globals()[name]
+    def __getattr__(name):
+        """Find the public names when the first is used: the command line must be in charge of signals before that."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from . import _public
+
+        globals().update({public: getattr(_public, public) for public in __all__})
+        return globals()[name]
 
 
 def __dir__() -> list[str]:

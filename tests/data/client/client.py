@@ -76,3 +76,11 @@ def answers(model: mg.BipartiteMRF) -> None:
     report: mg.Report = mg.report(model, "report.html", steps=100)
     print(report)
     mg.plots.save(mg.plots.weights(result), "weights.png")
+
+
+def mistakes(model: mg.MRF) -> None:
+    """What checkers must find: an ignored error that is none is an error to them."""
+    from marginalis import estimte  # type: ignore[attr-defined]  # noqa: F401
+
+    mg.estimate(model, stpes=100)  # type: ignore[call-arg]
+    mg.estimate(model, method="magic")  # type: ignore[arg-type]
