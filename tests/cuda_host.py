@@ -4,6 +4,7 @@ import ctypes
 import shutil
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -28,13 +29,16 @@ class HostDevice:
     def __init__(self, multiprocessors=1, free=1 << 30):
         self.multiprocessors, self.free, self.shared_bytes = multiprocessors, free, 0
         self.number, self.launches, self.kernels = 0, [], {}
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder, self.lock = tempfile.TemporaryDirectory(), threading.RLock()
 
     def free_bytes(self):
         return self.free
 
     def upload(self, values):
         return np.array(values)
+
+    def upload_all(self, *arrays):
+        return [np.array(x, order="C") for x in arrays]
 
     def zeros(self, shape, dtype):
         return np.zeros(shape, dtype)
@@ -52,9 +56,14 @@ class HostDevice:
         return work
 
     def kernel(self, files, macros, name="anneal", at_once=False):
-        library = self.library(files, {"NUMBERS": 1, **macros}, name)
+        with self.lock:
+            library = self.library(files, {"NUMBERS": 1, **macros}, name)
 
-        def launch(blocks, block, shared, *arguments):
+        def launch(*arguments):
+            with self.lock:
+                run(*arguments)
+
+        def run(blocks, block, shared, *arguments):
             self.launches.append((blocks, block))
             library.set_launch(*(blocks if isinstance(blocks, tuple) else (blocks, 1)), block, at_once)
             types = [TYPES.get(type(x), ctypes.c_void_p) for x in arguments]

@@ -233,6 +233,9 @@ def test_the_same_bits_in_parts(on, model, precision, draws):
     parts = [make_plan(model, chains=n, first_chain=at, **options) for at, n in ((0, 33), (33, 1), (34, 62))]
     joined = np.concatenate([drive.run(part, 1, lambda fraction: None) for part in parts])
     assert np.array_equal(found, joined)
+    several = make_plan(model, chains=96, device="0,0", **options)  # one GPU twice: two populations at a time
+    assert drive.begin(several).at_a_time == 2
+    assert np.array_equal(found, drive.run(several, 1, lambda fraction: None))
     if on is HOST:
         on.free = 1
         assert drive.begin(whole).together == 32

@@ -1,7 +1,9 @@
 """The GPU engine at its edges: what is missing is said in a line, kernels compile, and processes share a GPU."""
 
 import sys
+from collections import defaultdict
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -9,12 +11,15 @@ from conftest import command, random_rbm
 
 import marginalis as mg
 from marginalis import experiments
-from marginalis.engines import drive, workers
+from marginalis.engines import cuda, drive, workers
 from marginalis.engines.cuda import general, large, lattice, sites, small
 from marginalis.exact import ways
 from marginalis.gpu import device as gpu
+from marginalis.sampling.plan import make_plan
 
 MODEL = random_rbm(np.random.default_rng(3), 9, 40, scale=0.3)
+LARGE = random_rbm(np.random.default_rng(6), 40, 70, scale=0.15)
+OTHER = random_rbm(np.random.default_rng(4), 9, 6, units="categorical:3", scale=0.3)
 
 
 def fake_cupy(driver=13000, count=1, capability="90", error=None):
@@ -56,6 +61,85 @@ def test_one_line_for_what_is_missing(monkeypatch, tmp_path, cupy, number, words
         assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("given", ["0,x", [], [0, -1], "", 1.5, ["a"], [True]], ids=str)
+def test_devices_that_are_none(given):
+    with pytest.raises(ValueError, match="device is"):
+        gpu.device_numbers(given)
+
+
+def test_devices_by_number_text_and_list():
+    given = (None, 2, "2", " 0, 1", [1, 1], (3,))
+    assert [gpu.device_numbers(x) for x in given] == [(0,), (2,), (2,), (0, 1), (1, 1), (3,)]
+
+
+def test_a_full_gpu_is_one_line(monkeypatch, tmp_path):
+    """As CuPy has it: with room for a thousand bytes, and not for the weights."""
+
+    class OutOfMemoryError(MemoryError):
+        pass
+
+    def zeros(shape, dtype):
+        raise OutOfMemoryError("Out of memory allocating 8,000 bytes (allocated so far: 0 bytes, limit set to: 1,000).")
+
+    pool = SimpleNamespace(free_bytes=lambda: 0, used_bytes=lambda: 0, get_limit=lambda: 1000)
+    here = MagicMock(attributes=defaultdict(int), mem_info=(1 << 40, 1 << 40))
+    memory = SimpleNamespace(OutOfMemoryError=OutOfMemoryError)
+    cupy = SimpleNamespace(
+        cuda=SimpleNamespace(memory=memory, Device=lambda number: here),
+        get_default_memory_pool=lambda: pool,
+        asarray=np.asarray,
+        zeros=zeros,
+    )
+    device = gpu.Device(cupy, 1)
+    assert device.free_bytes() == 800
+    for module in (cuda, workers):
+        monkeypatch.setattr(module, "open_device", lambda number: device)
+    mg.save(MODEL, tmp_path / "m.npz")
+    result = command("estimate", str(tmp_path / "m.npz"), "--engine", "cuda", "--steps", "3", "--device", "1")
+    assert result.returncode == 2
+    assert "GPU 1 is full (Out of memory allocating 8,000 bytes" in result.stderr
+    assert "choose another GPU (device), wait until there is room, or engine 'auto' runs on the CPU" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.gpu
+def test_answers_agree_with_those_of_the_cpu():
+    rng = np.random.default_rng(0)
+    options = dict(steps=200, chains=400, precision="double")
+    other, rows = random_rbm(rng, 9, 40, scale=0.2), rng.choice([-1.0, 1.0], size=(5, 9))
+    for ask in (
+        lambda engine: mg.thermodynamics(MODEL, [0.5, 1.0], **options, engine=engine).heat_capacity,
+        lambda engine: mg.log_likelihood(MODEL, rows, **options, engine=engine).log_z,
+        lambda engine: mg.expectations(MODEL, **options, engine=engine).means,
+        lambda engine: mg.difference(MODEL, other, **options, engine=engine).forward_log_weights,
+    ):
+        np.testing.assert_allclose(ask("cuda"), ask("numba"), rtol=0, atol=1e-9)
+    found, same = (mg.estimate(MODEL, tolerance=0.005, engine=engine) for engine in ("cuda", "numba"))
+    assert max(found.stderr, same.stderr) < 0.005
+    assert abs(found.log_z - same.log_z) < 4.5 * np.hypot(found.stderr, same.stderr)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("model", [MODEL, LARGE, OTHER], ids=["small", "large", "general"])
+def test_a_cap_on_memory(model):
+    """Chains come in turns where there is little room; where there is none, one line says so."""
+    import cupy
+
+    pool, options = cupy.get_default_memory_pool(), dict(steps=3, chains=30_000, precision="single", engine="cuda")
+    whole = mg.estimate(model, **options).log_weights
+    try:
+        pool.free_all_blocks()
+        pool.set_limit(size=pool.used_bytes() + (1 << 20))
+        assert drive.begin(make_plan(model, **options)).together < 30_000
+        assert np.array_equal(mg.estimate(model, **options).log_weights, whole)
+        pool.free_all_blocks()
+        pool.set_limit(size=pool.used_bytes() + 1)
+        with pytest.raises(gpu.NoDevice, match=r"is full .*: choose another GPU"):
+            mg.estimate(model, **options)
+    finally:
+        pool.set_limit(size=0)
+
+
 def test_exact_sums_and_studies_say_it_too(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "cupy", None)
     for module in (ways, experiments):
@@ -87,7 +171,7 @@ def test_the_kernels_compile_with_nvrtc():
         ([lattice.SOURCE], {"DEGREES_V": 16, "DEGREES_H": 24, "SIGNED": 1, "SORTED": 1, "BITS": 6}),
         ([sites.SOURCE, lattice.GATHER], {"LENGTH_V": 4, "LENGTH_H": 8, "FIELDS": 1, "BASE": 1, "JOINT": 1}),
         (large.STREAMED, {"SUMMED": 1, "JOINT": 1, "ROWS": 64, "HALVES": 2, "BLOCKS": 2}),
-        (large.RESIDENT, {"JOINT": 1, "HALVES": 2, "TEAMS": 2, "TEAM": 256}),
+        (large.RESIDENT, {"JOINT": 1, "HALVES": 2, "TEAMS": 3, "TEAM": 128, "AHEAD": 3, "UNROLL": 2}),
         ([general.SOURCE], {"KIND_V": 0, "KIND_H": 0, "LATERAL": 1, "SPINS": 1, "LENGTH_UP": 0, "LENGTH_AFTER": 4}),
     ):
         program = nvrtc.createProgram(gpu.kernel_source(*files), "kernel.cu", (), ())

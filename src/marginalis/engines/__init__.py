@@ -51,4 +51,4 @@ class Begun:
     at_least: int = 16  # and at least, where there are so many for every thread
     carries_marginal: bool = False  # whether AIS carries the weights of mAIS along, as `marginal_log_weights`
     aligned: int = 0  # if not 0, jobs begin at chains whose numbers are multiples of this
-    alone: bool = False  # whether threads would be in each other's way
+    at_a_time: int = 0  # populations that are advanced at a time, where that has nothing to do with threads

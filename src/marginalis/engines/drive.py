@@ -83,7 +83,7 @@ def run_here(
     plan: Plan, begun: Begun, chains: range, threads: int, tick: Tick, recorder: Recorder | None = None
 ) -> Found:
     """Run some chains of a plan (whole populations, if it has any) on threads; `recorder` is for these chains only."""
-    threads = 1 if begun.alone else threads
+    threads = begun.at_a_time or threads
     whole, lead = plan.population_size if plan.populations else _LANES, 0
     if begun.aligned and not plan.populations:
         whole, lead = begun.aligned, (plan.first_chain + chains.start) % begun.aligned

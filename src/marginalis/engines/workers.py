@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..gpu.device import open_device
+from ..gpu.device import device_numbers, open_device
 from ..parallel.pools import Pool, open_pool
 from ..parallel.progress import ticker, words_of
 from ..parallel.threads import Tick, cores
@@ -46,8 +46,8 @@ def at_work(options: Mapping[str, Any], label: str, *models: Any) -> Iterator[tu
     """
     threads = cores(options["threads"])
     if options.get("engine") == "cuda" and (options["pool"] is None or str(options["pool"]).isdecimal()):
-        device = options.get("device")  # refused before the pilots; a pool elsewhere may have what is missing here
-        open_device(device if isinstance(device, int) else None)
+        for number in device_numbers(options.get("device")):
+            open_device(number)  # refused before the pilots; a pool elsewhere may have what is missing here
     with ticker(options["progress"], label) as tick, ExitStack() as stack:
         store = open_checkpoint(options, label, models)
         if store is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..gpu.device import Device
 from ..models.forms import Natural, SignedForm, total
@@ -49,10 +49,10 @@ def sum_on_gpu(model: Natural | SignedForm, units: tuple[TwoState, TwoState], de
     largest = abs(slope) * float((np.abs(c) + np.abs(w).sum(axis=0)).max(initial=0.0))
     states = side.offset + side.scale * spins(np.arange(1 << _PART), _PART)
 
-    def own(exponent: Array) -> tuple[Any, Any]:
+    def own(exponent: Array) -> tuple[Array, NDArray[np.int32]]:
         powers = _LOG2_E * exponent
         whole = np.floor(powers)
-        return device.upload(np.exp2(powers - whole)), device.upload(whole.astype(np.int32))
+        return np.exp2(powers - whole), whole.astype(np.int32)
 
     below, above, rest = slice(0, _PART), slice(_PART, 2 * _PART), slice(2 * _PART, n)
     # a unit of the third part is offset ± scale: the offset goes with the first part, the sign is in the bits
@@ -60,16 +60,15 @@ def sum_on_gpu(model: Natural | SignedForm, units: tuple[TwoState, TwoState], de
     low = np.exp(slope * (c + shift + states @ w[below])).T
     mid = np.exp(slope * (states @ w[above])).reshape(-1, _TOGETHER, m).transpose(0, 2, 1)
     top = _LOG2_E * side.scale * np.hstack([slope * w[rest], linear[rest, None]])
-    fixed = (
-        np.int32(m), np.int32(max(1, int(650.0 / max(largest + 1.0, 1.0)))), np.int32(n - 2 * _PART),
-        *(device.upload(np.ascontiguousarray(x)) for x in (low, mid, top)),
-        *own(states @ linear[below] + shifted + taken_out * total(c)), *own(states @ linear[above]),
-    )  # fmt: skip
+    numbers = (m, max(1, int(650.0 / max(largest + 1.0, 1.0))), n - 2 * _PART)
+    owns = *own(states @ linear[below] + shifted + taken_out * total(c)), *own(states @ linear[above])
     count = 1 << (n - 2 * _PART)
     blocks = min(count, 8 * device.multiprocessors)
-    # together, for there to be one journey back
+    # mantissas and exponents together, for there to be one journey back
     places = blocks << _PART
-    sums = device.upload(np.concatenate([np.zeros(2 * places, np.int32), np.full(places, -(1 << 29), np.int32)]))
+    none = np.concatenate([np.zeros(2 * places, np.int32), np.full(places, -(1 << 29), np.int32)])
+    *tables, sums = device.upload_all(low, mid, top, *owns, none)
+    fixed = *map(np.int32, numbers), *tables
     kernel = device.kernel([SOURCE], {}, "sum_states")
     chunk = max(blocks, int(_LAUNCH_SECONDS * PAIRS_PER_SECOND / (m * 4.0**_PART)))
     for first in range(0, count, chunk):

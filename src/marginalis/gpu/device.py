@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..checks import shown, whole
+
 COMMON = Path(__file__).with_name("common.cu")
 _OLDEST = 70  # compute capability, times ten: __syncwarp and what goes with it
 _ELSE = "engine 'auto' runs on the CPU"
+_ALIGNED = 256  # bytes, as whatever is allocated
 _SPARE = 0.8  # share of the free memory that is taken at most
 
 
@@ -46,39 +50,57 @@ class Device:
         """Return how much memory can be taken."""
         with self._here:
             pool = self._cupy.get_default_memory_pool()
-            return int(_SPARE * (self._here.mem_info[0] + pool.free_bytes()))
+            free = self._here.mem_info[0] + pool.free_bytes()
+            if limit := pool.get_limit():  # CUPY_GPU_MEMORY_LIMIT
+                free = min(free, max(0, limit - pool.used_bytes()))
+            return int(_SPARE * free)
 
     def upload(self, values: np.ndarray) -> Any:
         """Return a copy of an array on the GPU."""
-        return self._roomy(lambda: self._cupy.asarray(values))
+        with self._at_work():
+            return self._cupy.asarray(values)
+
+    def upload_all(self, *arrays: np.ndarray) -> list[Any]:
+        """Return copies of some arrays, in one journey: processes that share a GPU wait for their turn at each."""
+        starts = np.cumsum([0, *(-(-x.nbytes // _ALIGNED) * _ALIGNED for x in arrays)])
+        together = np.zeros(starts[-1], np.uint8)
+        for x, start in zip(arrays, starts, strict=False):
+            together[start : start + x.nbytes] = np.ravel(x).view(np.uint8)
+        there = self.upload(together)
+        return [
+            there[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
+            for x, start in zip(arrays, starts, strict=False)
+        ]
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an array of zeros on the GPU."""
-        return self._roomy(lambda: self._cupy.zeros(shape, dtype))
+        with self._at_work():
+            return self._cupy.zeros(shape, dtype)
 
     def download(self, values: Any) -> np.ndarray:
         """Return a copy of an array of the GPU, once all before it is done."""
-        with self._here:
+        with self._at_work():
             return self._cupy.asnumpy(values)
 
     def take(self, values: Any, places: np.ndarray, axis: int) -> Any:
         """Return these rows or columns of an array."""
-        return self._roomy(lambda: values.take(self._cupy.asarray(places), axis=axis))
+        with self._at_work():
+            return values.take(self._cupy.asarray(places), axis=axis)
 
     def wait(self) -> None:
         """Return when all that was launched is done."""
-        with self._here:
+        with self._at_work():
             self._cupy.cuda.get_current_stream().synchronize()
 
     def repeated(self, work: Callable[[], None]) -> Callable[[], None]:
         """Return a function that launches what `work` launches, all at once; it has been launched before."""
-        with self._here, self._cupy.cuda.Stream(non_blocking=True) as stream:
+        with self._at_work(), self._cupy.cuda.Stream(non_blocking=True) as stream:
             stream.begin_capture()
             work()
             graph = stream.end_capture()
 
         def again() -> None:
-            with self._here:
+            with self._at_work():
                 graph.launch()
 
         return again
@@ -93,14 +115,14 @@ class Device:
         key = (tuple(files), tuple(sorted(macros.items(), key=str)), name)
         with self._lock:
             if key not in self._kernels:
-                with self._here:
+                with self._at_work():
                     code, options = kernel_source(*files), compiler_options(macros)
                     compiled = self._cupy.RawModule(code=code, options=options).get_function(name)
                 self._kernels[key] = compiled
         compiled = self._kernels[key]
 
         def launch(blocks: int | tuple[int, int], block: int, shared: int, *arguments: Any) -> None:
-            with self._here:
+            with self._at_work():
                 if shared > 48 << 10:  # more than what any kernel gets
                     compiled.max_dynamic_shared_size_bytes = shared
                 given = tuple(np.uint64(0) if x is None else x for x in arguments)
@@ -109,12 +131,37 @@ class Device:
 
         return launch
 
-    def _roomy(self, make: Callable[[], Any]) -> Any:
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """Work on this GPU; say it in one line if that is full."""
         try:
             with self._here:
-                return make()
-        except self._cupy.cuda.memory.OutOfMemoryError as error:
-            raise NoDevice(f"GPU {self.number} has no room for this: {error}; take fewer chains, or {_ELSE}") from None
+                yield
+        except Exception as error:
+            raise _full(error, self.number) from None
+
+
+def _full(error: Exception, number: int) -> Exception:
+    """Return an error, or the line that says that a GPU has no room: CuPy, the runtime and the driver have one each."""
+    if "out of memory" not in str(error).lower():
+        return error
+    other = "choose another GPU (device), wait until there is room"
+    return NoDevice(f"GPU {number} is full ({str(error).rstrip('.')}): {other}, or {_ELSE}")
+
+
+def device_numbers(device: object) -> tuple[int, ...]:
+    """Return the numbers of the GPUs that an option names, by default the first; or raise a ValueError."""
+    if device is None:
+        return (0,)
+    try:
+        given = device.split(",") if isinstance(device, str) else device
+        if isinstance(given, Sequence) and given:
+            return tuple(whole(int(x) if isinstance(x, str) else x, "device", 0, 2**16) for x in given)
+    except ValueError:
+        pass
+    if isinstance(device, str | Sequence):
+        raise ValueError(f"device is {shown(device)}; it must be the number of a GPU, or several, as in 0,1")
+    return (whole(device, "device", 0, 2**16),)
 
 
 @cache
@@ -137,6 +184,9 @@ def open_device(number: int | None = None) -> Device:
     if not 0 <= chosen < count:
         there = "is one GPU, number 0" if count == 1 else f"are {count} GPUs, numbers 0 to {count - 1}"
         raise NoDevice(f"device is {chosen}; there {there}")
-    if int(cupy.cuda.Device(chosen).compute_capability) < _OLDEST:
-        raise NoDevice(f"GPU {chosen} is too old: the kernels need compute capability {_OLDEST / 10}; {_ELSE}")
-    return Device(cupy, chosen)
+    try:
+        if int(cupy.cuda.Device(chosen).compute_capability) < _OLDEST:
+            raise NoDevice(f"GPU {chosen} is too old: the kernels need compute capability {_OLDEST / 10}; {_ELSE}")
+        return Device(cupy, chosen)
+    except runtime.CUDARuntimeError as error:
+        raise _full(error, chosen) from None

@@ -91,7 +91,11 @@ class PlanOptions(TypedDict, total=False):
         "'numba' (the fast kernels), 'numpy' (the readable reference), 'cuda' (a GPU), or 'auto': what the environment "
         f"variable {ENGINE} says, or the fast kernels where they apply",
     ]
-    device: Annotated[int | None, "number of the GPU that engine 'cuda' runs on; the first by default"]
+    device: Annotated[
+        int | str | Sequence[int] | None,
+        "number of the GPU that engine 'cuda' runs on, or several, as in 0,1, which share the chains; the first by "
+        "default. Does not change the result",
+    ]
 
 
 class RunOptions(PlanOptions, total=False):

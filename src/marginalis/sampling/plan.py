@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..checks import Array, one_of, real_number, shown, whole
+from ..gpu.device import device_numbers
 from ..models.arrange import rearrange
 from ..models.layered import as_model
 from ..models.model import MRF
@@ -65,7 +66,7 @@ class Plan:
     start: Array | None = None  # states of the sampled side, a row per chain; drawn from P_0 without them
     start_log_weights: Array | None = None  # of these chains, from an earlier run; 0 without them
     draws: str = "words"  # which random numbers units are drawn by: "words", "halves" or "planes"
-    device: int | None = None  # number of the GPU, for the engine that runs there
+    devices: tuple[int, ...] = (0,)  # numbers of the GPUs, for the engine that runs there
 
     @property
     def steps(self) -> int:
@@ -272,7 +273,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
         resample=share,
         populations=populations,
         draws=chosen["draws"],
-        device=None if chosen["device"] is None else whole(chosen["device"], "device", 0, 2**16),
+        devices=device_numbers(chosen["device"]),
     )
     return plan.settled(chosen["engine"])
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections import Counter
+from threading import Lock
 from types import ModuleType
+from weakref import WeakSet
 
 from ...gpu.device import open_device
 from ...sampling.plan import Plan
 from .. import Begun
 from . import general, large, lattice, sites, small
+from .population import OnDevice
 
 
 def kernel_for(plan: Plan) -> ModuleType:
@@ -17,10 +20,25 @@ def kernel_for(plan: Plan) -> ModuleType:
 
 
 def begin(plan: Plan) -> Begun:
-    """Lay a plan out on its GPU, for the kernel that is made for such models."""
-    device = open_device(plan.device)
+    """Lay a plan out on its GPUs, for the kernel that is made for such models."""
     made_for = kernel_for(plan)
-    prepared = made_for.Population.prepare(plan, device)
-    together = max(32, device.free_bytes() // prepared.bytes_per_chain // 32 * 32)
-    population = partial(made_for.Population, plan, prepared)
-    return Begun(population, together, at_least=plan.chains, carries_marginal=plan.method == "ais", alone=True)
+    shares = Counter(plan.devices)
+    prepared = {number: made_for.Population.prepare(plan, open_device(number)) for number in shares}
+    together = min(x.device.free_bytes() // x.bytes_per_chain // shares[number] for number, x in prepared.items())
+    lock, busy = Lock(), [(number, WeakSet[OnDevice]()) for number in plan.devices]
+
+    def population(chains: range) -> OnDevice:
+        """Return chains on the GPU that has least to do."""
+        with lock:
+            number, there = min(busy, key=lambda of: len(of[1]))
+            made: OnDevice = made_for.Population(plan, prepared[number], chains)
+            there.add(made)
+        return made
+
+    return Begun(
+        population,
+        max(32, together // 32 * 32),
+        at_least=plan.chains,
+        carries_marginal=plan.method == "ais",
+        at_a_time=len(plan.devices),
+    )

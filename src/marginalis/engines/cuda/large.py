@@ -174,7 +174,7 @@ class Population(OnDevice):
         }
         most = float(np.abs(np.diff(plan.betas)).max()) * reach, float(np.abs(path.slope_v).max())
         laid_out = LaidOut(up, down, macros, _unit(most[0]), _unit(most[1]))
-        size = 4 * (up.words + down.words) + 40
+        size = 4 * (up.words + down.words) + 64
         return prepared(plan, device, path, size, _SECONDS * (weights.size + 1e5), laid_out)
 
     def launch(self, to_step: int) -> None:
@@ -197,12 +197,13 @@ class Population(OnDevice):
             set_clock = self.device.kernel(STREAMED, _ANY, "set_clock")
             set_clock(1, 1, 0, self.clock, np.int32(0), np.int32(k))
             if self.again is None:
+                clock = self.clock  # without a hold on the population
 
                 def span() -> None:
                     for ahead in range(1, _SPAN + 1):
                         for half in halves:
-                            half(self.clock, np.int32(ahead))
-                    set_clock(1, 1, 0, self.clock, np.int32(_SPAN), np.int32(0))
+                            half(clock, np.int32(ahead))
+                    set_clock(1, 1, 0, clock, np.int32(_SPAN), np.int32(0))
 
                 self.again = self.device.repeated(span)
             for _ in range(spans):
@@ -223,8 +224,8 @@ class Population(OnDevice):
         """Launch all steps at once."""
         laid_out, prepared, last = self.prepared.laid_out, self.prepared, self.plan.steps
         up, down, sides = laid_out.up, laid_out.down, prepared.address[20:]
-        macros = {**laid_out.macros, "HALVES": groups.halves, "TEAMS": groups.teams, "TEAM": groups.team}
-        kernel = self.device.kernel(RESIDENT, macros, "steps", at_once=True)
+        cut = {"HALVES": groups.halves, "TEAMS": groups.teams, "TEAM": groups.team, "TOKENS": groups.tokens}
+        kernel = self.device.kernel(RESIDENT, {**laid_out.macros, **cut}, "steps", at_once=True)
         most = (np.int32(x.shape[1]) for x in groups.shares)
         kernel(
             groups.number * groups.size, groups.teams * groups.team, groups.shared, self.v, self.h,

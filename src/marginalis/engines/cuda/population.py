@@ -35,11 +35,12 @@ class Prepared(NamedTuple):
 def prepared(plan: Plan, device: Device, path: Any, bytes_per_chain: int, seconds: float, laid_out: Any) -> Prepared:
     """Gather what the populations of a plan share."""
     dtype = real_type(plan)
+    betas, differences = device.upload_all(plan.betas.astype(dtype), np.diff(plan.betas))
     sides = (HIDDEN, VISIBLE) if plan.oriented()[2] else (VISIBLE, HIDDEN)
     return Prepared(
         device,
-        device.upload(plan.betas.astype(dtype)),
-        device.upload(np.diff(plan.betas)),
+        betas,
+        differences,
         (*round_keys(plan.seed), np.uint32(sides[0]), np.uint32(sides[1])),
         path.constants(plan.betas),
         path.offset,

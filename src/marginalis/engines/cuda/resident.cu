@@ -3,9 +3,10 @@
 //
 // A block has the weights into some units of both sides, 32 at a time (its `shares`: which word of the side they are,
 // the first and the last word of inputs that matters, and where the weights lie). TEAMS teams of TEAM threads each take
-// `rows` chains at a time, without waiting for each other: so one multiplies while another draws. The blocks of a group
-// wait for each other only where chains go from one half step to the next: `arrived` counts the blocks that are through
-// with some chains. All blocks must run at the same time.
+// `rows` chains at a time. Of the warps that share a scheduler only TOKENS multiply at a time, so that the others draw
+// meanwhile: left to themselves, they would all do the same at the same time. The blocks of a group wait for each other
+// only where chains go from one half step to the next: `arrived` counts the blocks that are through with some chains.
+// All blocks must run at the same time.
 
 #define PIECE (6 * 32) // for 32 inputs and 32 units: six times two products, 32 lanes
 #define TILE (16 * HALVES)
@@ -30,6 +31,25 @@ FORCED void wait_for(const u32 *arrived, u32 number)
     while ((int)(*(const volatile u32 *)arrived - number) < 0) pause_fiber();
 }
 #endif
+
+// Take a token that another warp may have, and give it back
+FORCED void take(u32 *token, int lane)
+{
+#ifdef __CUDACC__
+    if (TOKENS >= TEAMS) return;
+    if (lane == 0)
+        while (atomicCAS(token, 0u, 1u)) __nanosleep(20);
+    __syncwarp();
+#endif
+}
+FORCED void give(u32 *token, int lane)
+{
+#ifdef __CUDACC__
+    if (TOKENS >= TEAMS) return;
+    __syncwarp();
+    if (lane == 0) atomicExch(token, 0u);
+#endif
+}
 
 FORCED void copy_weights(Operands2 *to, const Operands2 *packed, int in_words, const Share *shares, int most)
 {
@@ -61,7 +81,7 @@ FORCED void add_words(Sums &sums, const u32 *row, int stride, const Operands2 *w
 template <bool summed>
 FORCED void half_step(
     const u32 *in, int in_words, u32 *out, int out_words, const Operands2 *weights, const Share *shares, int most,
-    const Side &side, u32 *bits, int row0, int rows, int team, int thread, int k, const real *betas,
+    const Side &side, u32 *bits, u32 *token, int row0, int rows, int team, int thread, int k, const real *betas,
     const double *differences, const Keys &keys, u32 first, const Gains &gains)
 {
     const int lane = thread % 32, g = lane / 4, q = lane % 4, tiles = rows / TILE;
@@ -78,9 +98,11 @@ FORCED void half_step(
         const Operands2 *of = weights + share.at * PIECE + lane;
         Sums sums = {};
         int at = share.from;
+        take(token, lane);
         if (at % 2 && at < share.to) add_words<1>(sums, mine + at++, in_words, of, q), of += PIECE;
         for (; at + 2 <= share.to; at += 2, of += 2 * PIECE) add_words<2>(sums, mine + at, in_words, of, q);
         if (at < share.to) add_words<1>(sums, mine + at, in_words, of, q);
+        give(token, lane);
         draw<summed>(
             sums, share.word, q, row0 + row, first, out, out_words, k, side, betas, differences, gains, keys);
     }
@@ -99,13 +121,15 @@ extern "C" __global__ void __launch_bounds__(TEAMS *TEAM, 1) steps(
     Operands2 *weights_own = (Operands2 *)bytes;
     const int team = threadIdx.x / TEAM, thread = threadIdx.x % TEAM;
     const int block = blockIdx.x % group_size, group = blockIdx.x / group_size, groups = gridDim.x / group_size;
-    u32 *bits = (u32 *)(weights_own + inside * PIECE) + team * rows * (words_v > words_h ? words_v : words_h);
+    u32 *tokens = (u32 *)(weights_own + inside * PIECE), *token = tokens + team % TOKENS * (TEAM / 32) + thread / 32;
+    u32 *bits = tokens + 32 + team * rows * (words_v > words_h ? words_v : words_h);
     const Keys keys = GIVEN_KEYS;
     const Side of_h = GIVEN_SIDE(_h), of_v = GIVEN_SIDE(_v);
     const Gains gains = GIVEN_GAINS;
     shares_h += block * most_h, shares_v += block * most_v;
     copy_weights(weights_own, packed_h, packed_words_v, shares_h, most_h);
     copy_weights(weights_own, packed_v, packed_words_h, shares_v, most_v);
+    if (threadIdx.x < 32) tokens[threadIdx.x] = 0;
     __syncthreads();
 
     u32 half = 0; // half steps of this launch that are done
@@ -117,12 +141,12 @@ extern "C" __global__ void __launch_bounds__(TEAMS *TEAM, 1) steps(
                 const int row0 = part * rows;
                 if (up)
                     half_step<true>(
-                        v, words_v, h, words_h, weights_own, shares_h, most_h, of_h, bits, row0, rows, team, thread, k,
-                        betas, differences, keys, first, gains);
+                        v, words_v, h, words_h, weights_own, shares_h, most_h, of_h, bits, token, row0, rows, team, thread,
+                        k, betas, differences, keys, first, gains);
                 else
                     half_step<false>(
-                        h, words_h, v, words_v, weights_own, shares_v, most_v, of_v, bits, row0, rows, team, thread, k,
-                        betas, differences, keys, first, gains);
+                        h, words_h, v, words_v, weights_own, shares_v, most_v, of_v, bits, token, row0, rows, team, thread,
+                        k, betas, differences, keys, first, gains);
                 if (thread == 0) arrive(arrived + part);
             }
 }

@@ -13,6 +13,7 @@ _TEAM = 128  # threads
 _MANY = 512  # chains of a group from which on a warp takes 32 of them, and not 16
 _TEAMS = 4  # at most
 _WARPS = 4  # of a team: tiles of chains that it takes at a time
+_TOKENS = 2  # of the warps of one scheduler, so many multiply at a time
 
 
 class Groups(NamedTuple):
@@ -25,6 +26,7 @@ class Groups(NamedTuple):
     halves: int  # chains of a warp, in sixteens
     teams: int
     team: int  # its threads
+    tokens: int
     rows: int  # chains of a team at a time
     words: tuple[int, int]  # that chains lie apart, on both sides
     shared: int  # bytes of shared memory
@@ -77,7 +79,7 @@ def groups(
         share = -(-chains // number)
         halves = 2 if share >= _MANY else 1
         rows = 16 * halves * _WARPS
-        weights, bits = _BYTES * max(starts), 4 * rows * max(words_v, words_h)
+        weights, bits = _BYTES * max(starts) + 128, 4 * rows * max(words_v, words_h)
         teams = min(_TEAMS, -(-share // rows), (room - weights) // bits)
         if teams < 1:
             continue
@@ -85,6 +87,6 @@ def groups(
         seconds = (max(loads_h) + max(loads_v)) * rows * teams * -(-share // (rows * teams)) * (1 + 1 / teams)
         if seconds < best:
             best = seconds
-            cut = halves, teams, _TEAM, rows, (words_v, words_h), shared
+            cut = halves, teams, _TEAM, min(_TOKENS, -(-teams // 2)), rows, (words_v, words_h), shared
             found = Groups(number, size, shares, max(starts), *cut)
     return found
