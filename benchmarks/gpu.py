@@ -5,8 +5,8 @@
 Times are those of the GPU between two events, the best of three, without what Python does before and after. The limit
 of a row is the time that the part of the work takes that cannot be left out, all else being free: looking up the tables
 of five spins in shared memory (small models), the products of bytes (large ones), drawing the random bits (lattices),
-multiplying and adding (exact sums). PyTorch runs the same algorithm in plain tensor operations; a row whose package is
-missing says so. Nothing here asserts a time.
+multiplying and adding (exact sums). PyTorch runs the same algorithm in plain tensor operations, the package rbms its
+own on 0/1 units; a package that is missing is named below the table. Nothing here asserts a time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from marginalis.engines.cuda import kernel_for
 from marginalis.gpu.device import Device, open_device
 from marginalis.sampling.plan import make_plan
 
-COLUMNS = ("work", "unit", "marginalis", "goal", "met", "limit", "PyTorch", "CPU engine")
+COLUMNS = ("work", "unit", "marginalis", "goal", "met", "limit", "PyTorch", "rbms", "CPU engine")
 
 
 def rbm(n: int, m: int) -> mg.MRF:
@@ -41,6 +41,7 @@ class Bench:
         import cupy
 
         self.cupy, self.device, self.quick = cupy, device, quick
+        self.missing: set[str] = set()  # packages
         properties = cupy.cuda.runtime.getDeviceProperties(device.number)
         self.name = properties["name"].decode()
         # lanes of all multiprocessors per second, each of which starts one operation per cycle
@@ -77,6 +78,7 @@ class Bench:
         try:
             import torch
         except ImportError:
+            self.missing.add("torch")
             return None
         where = torch.device("cuda", self.device.number)
         weights = torch.as_tensor(rbm(n, m).natural.weights.copy(), dtype=torch.float32, device=where)
@@ -93,6 +95,29 @@ class Bench:
                 a = (h @ weights.T) * (k / steps)
                 v = (torch.rand_like(a) < torch.sigmoid(2 * a)).float() * 2 - 1
 
+        return self.timed(run)
+
+    def rbms(self, n: int, m: int, chains: int, steps: int) -> float | None:
+        """Return the seconds of AIS of the package rbms, which sums h out as mAIS-V does."""
+        try:
+            import torch
+            from rbms.bernoulli_bernoulli.classes import BBRBM
+            from rbms.partition_function.ais import compute_partition_function_ais
+        except ImportError:
+            self.missing.add("rbms")
+            return None
+        where = torch.device("cuda", self.device.number)
+        weights, *biases = (np.asarray(x, np.float32) for x in (rbm(n, m).natural.weights, np.zeros(n), np.zeros(m)))
+        w, b, c = (torch.as_tensor(x, device=where) for x in (weights, *biases))
+        machine = BBRBM(weight_matrix=w, vbias=b, hbias=c)
+        # it counts the inverse temperatures, both ends included
+        return self.timed(lambda: compute_partition_function_ais(num_chains=chains, num_beta=steps + 1, params=machine))
+
+    def timed(self, run: Callable[[], Any]) -> float:
+        """Return the best of three times of what PyTorch does."""
+        import torch
+
+        where = torch.device("cuda", self.device.number)
         run()
         best = float("inf")
         for _ in range(3):
@@ -112,8 +137,8 @@ class Bench:
         mg.estimate(model, method="mais-v", steps=steps, chains=chains, engine="numba")
         return time.perf_counter() - start
 
-    def rows(self) -> list[tuple[str, str, float, float, float | None, float | None, float | None]]:
-        """Work, unit, ours, goal, limit, PyTorch, CPU; a unit that ends in /ns is better if higher."""
+    def rows(self) -> list[tuple[str, str, float, float, float | None, float | None, float | None, float | None]]:
+        """Work, unit, ours, goal, limit, PyTorch, rbms, CPU; a unit that ends in /ns is better if higher."""
         rows: list[Any] = []
         lookups = 4 * 41 + 8 * 20  # of a chain·step of the 20×40 model, 32 at a time
         for chains, steps, goal, unit in (
@@ -124,7 +149,8 @@ class Bench:
             work = chains * steps
             scale = 1e9 / work if unit == "ns" else 1e3
             share = 20 if chains == 1 << 20 else 1  # of the steps, for those that take long
-            others = self.torch(20, 40, chains, steps // share), self.cpu(rbm(20, 40), chains // share, steps)
+            size = 20, 40, chains, steps // share
+            others = self.torch(*size), self.rbms(*size), self.cpu(rbm(20, 40), chains // share, steps)
             rows.append((
                 f"20×40, N={chains}, K={steps}", unit, scale * self.sampling(rbm(20, 40), chains, steps), goal,
                 scale * work * lookups / 32 / self.cycles, *(None if x is None else scale * share * x for x in others),
@@ -132,8 +158,10 @@ class Bench:
         operations = 2 * 2 * 3 * 784 * 500
         for chains, steps, goal in ((16384, 100, 8.0), (4096, 200, 9.0), (1024, 600, 15.0)):
             scale = 1e9 / (chains * steps)
-            others = self.torch(784, 500, chains, 20), self.cpu(rbm(784, 500), 512, 40)
-            times = others[0] and others[0] * 1e9 / (chains * 20), others[1] and others[1] * 1e9 / (512 * 40)
+            size = 784, 500, chains, 20
+            others = self.torch(*size), self.rbms(*size), self.cpu(rbm(784, 500), 512, 40)
+            counts = chains * 20, chains * 20, 512 * 40
+            times = [None if x is None else x * 1e9 / n for x, n in zip(others, counts, strict=True)]
             ours = scale * self.sampling(rbm(784, 500), chains, steps)
             rows.append((f"784×500, N={chains}", "ns", ours, goal, 1e9 * operations / (8192 * self.cycles), *times))
         rng = np.random.default_rng(0)
@@ -149,14 +177,14 @@ class Bench:
             sites = 4096 * chains * steps * 1e-9
             cpu = self.cpu(model, 2048, steps) if draws == "words" else None
             per_site = 10.0 if draws == "words" else 3 * 40 / 32  # operations: forty for four words, or for four planes
-            times = None, None if cpu is None else 4096 * 2048 * steps * 1e-9 / cpu
+            times = None, None, None if cpu is None else 4096 * 2048 * steps * 1e-9 / cpu
             ours, limit = sites / self.sampling(model, chains, steps, draws), 128 * self.cycles * 1e-9 / per_site
             rows.append((f"64×64 torus, {name}", "sites/ns", ours, goal, limit, *times))
         for n, goal in ((30, None), (36, 10.0), *(() if self.quick else ((40, 180.0),))):
             mg.exact_log_z(rbm(18, 40), engine="cuda")
             seconds = mg.exact_log_z(rbm(n, 40), engine="cuda", device=self.device.number).seconds
             limit = 2.0**n * 40 * 2 / (64 * self.cycles)
-            rows.append((f"exact, 2^{n} states × 40 units", "s", seconds, goal, limit, None, None))
+            rows.append((f"exact, 2^{n} states × 40 units", "s", seconds, goal, limit, None, None, None))
         return rows
 
 
@@ -172,7 +200,10 @@ def main() -> None:
         met = "" if goal is None else "yes" if (ours >= goal if unit.endswith("/ns") else ours <= goal) else "no"
         shown = ["" if x is None else f"{x:.3g}" for x in (goal, *others)]
         table.add_row(work, unit, f"{ours:.3g}", shown[0], met, *shown[1:])
-    Console(width=140).print(table)
+    console = Console(width=140)
+    console.print(table)
+    if bench.missing:
+        console.print(f"not installed here: {', '.join(sorted(bench.missing))}")
 
 
 if __name__ == "__main__":

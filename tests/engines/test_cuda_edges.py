@@ -171,7 +171,7 @@ def test_the_kernels_compile_with_nvrtc():
         ([lattice.SOURCE], {"DEGREES_V": 16, "DEGREES_H": 24, "SIGNED": 1, "SORTED": 1, "BITS": 6}),
         ([sites.SOURCE, lattice.GATHER], {"LENGTH_V": 4, "LENGTH_H": 8, "FIELDS": 1, "BASE": 1, "JOINT": 1}),
         (large.STREAMED, {"SUMMED": 1, "JOINT": 1, "ROWS": 64, "HALVES": 2, "BLOCKS": 2}),
-        (large.RESIDENT, {"JOINT": 1, "HALVES": 2, "TEAMS": 3, "TEAM": 128, "AHEAD": 3, "UNROLL": 2}),
+        (large.RESIDENT, {"JOINT": 1, "HALVES": 2, "TEAMS": 4, "TEAM": 128, "TOKENS": 2}),
         ([general.SOURCE], {"KIND_V": 0, "KIND_H": 0, "LATERAL": 1, "SPINS": 1, "LENGTH_UP": 0, "LENGTH_AFTER": 4}),
     ):
         program = nvrtc.createProgram(gpu.kernel_source(*files), "kernel.cu", (), ())

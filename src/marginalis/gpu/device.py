@@ -77,6 +77,11 @@ class Device:
         with self._at_work():
             return self._cupy.zeros(shape, dtype)
 
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Return an array on the GPU that holds anything."""
+        with self._at_work():
+            return self._cupy.empty(shape, dtype)
+
     def download(self, values: Any) -> np.ndarray:
         """Return a copy of an array of the GPU, once all before it is done."""
         with self._at_work():

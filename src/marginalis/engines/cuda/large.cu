@@ -70,20 +70,16 @@ FORCED int rounded(float x)
 
 typedef int Sums[HALVES][4][3][4]; // for each sixteen chains, eight columns and byte, what a thread has of a product
 
-// Add the products of 32 inputs
-FORCED void add_products(Sums &sums, const u32 (&a)[HALVES][4], const Operands2 *weights)
+// Add two of the twelve products of 32 inputs
+FORCED void add_products(Sums &sums, const u32 (&a)[HALVES][4], const Operands2 &b, int p)
 {
 #pragma unroll
-    for (int p = 0; p < 6; ++p) {
-        const Operands2 b = weights[p * 32];
+    for (int two = 0; two < 2; ++two)
 #pragma unroll
-        for (int two = 0; two < 2; ++two)
-#pragma unroll
-            for (int half = 0; half < HALVES; ++half) {
-                const int j = (2 * p + two) / 3, byte = (2 * p + two) % 3;
-                multiply(sums[half][j][byte], a[half], b.of[2 * two], b.of[2 * two + 1]);
-            }
-    }
+        for (int half = 0; half < HALVES; ++half) {
+            const int j = (2 * p + two) / 3, byte = (2 * p + two) % 3;
+            multiply(sums[half][j][byte], a[half], b.of[2 * two], b.of[2 * two + 1]);
+        }
 }
 
 // A side that is drawn. Of every unit: `scale` of its weights, the slope of its own field and that at β = 0 (`bases`),

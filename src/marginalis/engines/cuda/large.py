@@ -244,7 +244,7 @@ class Population(OnDevice):
 
         def half(summed: int, of: Half, read: Any, drawn: Any, side: np.uint32) -> Any:
             tiles = of.out_words // 2
-            few = -(-n // _MANY[0]) * tiles < 2 * self.device.multiprocessors  # for all to have work
+            few = -(-n // _MANY[0]) * tiles < self.device.multiprocessors  # for all to have work
             rows, halves, together = _FEW if few else _MANY
             cut = {"ROWS": rows, "HALVES": halves, "BLOCKS": together, "SUMMED": summed}
             kernel = self.device.kernel(STREAMED, {**laid_out.macros, **cut}, "half_step")

@@ -3,13 +3,14 @@
 //
 // A block has the weights into some units of both sides, 32 at a time (its `shares`: which word of the side they are,
 // the first and the last word of inputs that matters, and where the weights lie). TEAMS teams of TEAM threads each take
-// `rows` chains at a time. Of the warps that share a scheduler only TOKENS multiply at a time, so that the others draw
-// meanwhile: left to themselves, they would all do the same at the same time. The blocks of a group wait for each other
-// only where chains go from one half step to the next: `arrived` counts the blocks that are through with some chains.
-// All blocks must run at the same time.
+// `rows` chains at a time, in turns, without waiting for each other; where there are few warps, TOKENS of the teams
+// multiply at a time, and the others draw meanwhile. The blocks of a group wait for each other only where
+// chains go from one half step to the next: `arrived` counts the blocks that are through with some chains. All blocks
+// must run at the same time.
 
 #define PIECE (6 * 32) // for 32 inputs and 32 units: six times two products, 32 lanes
 #define TILE (16 * HALVES)
+#define AHEAD 3 // operands that are read before they are used
 
 struct alignas(16) Share { int word, from, to, at; };
 
@@ -61,19 +62,30 @@ FORCED void copy_weights(Operands2 *to, const Operands2 *packed, int in_words, c
     }
 }
 
-// The products of WORDS words of inputs
-template <int WORDS>
-FORCED void add_words(Sums &sums, const u32 *row, int stride, const Operands2 *weights, int q)
+// The products of all words of inputs; the last operands that are read ahead are read in vain
+FORCED void add_words(Sums &sums, const u32 *row, int stride, const Operands2 *weights, int words, int q)
 {
-    struct alignas(4 * WORDS) Bits { u32 of[WORDS]; } bits[CHAINS];
+    Operands2 b[AHEAD];
+    u32 bits[CHAINS];
 #pragma unroll
-    for (int i = 0; i < CHAINS; ++i) bits[i] = *(const Bits *)(row + 8 * i * stride);
+    for (int p = 0; p < AHEAD; ++p) b[p] = weights[p * 32];
 #pragma unroll
-    for (int w = 0; w < WORDS; ++w) {
+    for (int i = 0; i < CHAINS; ++i) bits[i] = row[8 * i * stride];
+#pragma unroll 1
+    for (; words; --words) {
         u32 a[HALVES][4];
 #pragma unroll
-        for (int half = 0; half < HALVES; ++half) spread(a[half], bits[2 * half].of[w], bits[2 * half + 1].of[w], q);
-        add_products(sums, a, weights + w * PIECE);
+        for (int half = 0; half < HALVES; ++half) spread(a[half], bits[2 * half], bits[2 * half + 1], q);
+        ++row;
+#pragma unroll
+        for (int i = 0; i < CHAINS; ++i) bits[i] = row[8 * i * stride];
+#pragma unroll
+        for (int p = 0; p < 6; ++p) {
+            const Operands2 now = b[p % AHEAD];
+            b[p % AHEAD] = weights[(p + AHEAD) * 32];
+            add_products(sums, a, now, p);
+        }
+        weights += PIECE;
     }
 }
 
@@ -97,11 +109,8 @@ FORCED void half_step(
         const u32 *mine = bits + row * in_words;
         const Operands2 *of = weights + share.at * PIECE + lane;
         Sums sums = {};
-        int at = share.from;
         take(token, lane);
-        if (at % 2 && at < share.to) add_words<1>(sums, mine + at++, in_words, of, q), of += PIECE;
-        for (; at + 2 <= share.to; at += 2, of += 2 * PIECE) add_words<2>(sums, mine + at, in_words, of, q);
-        if (at < share.to) add_words<1>(sums, mine + at, in_words, of, q);
+        if (share.from < share.to) add_words(sums, mine + share.from, in_words, of, share.to - share.from, q);
         give(token, lane);
         draw<summed>(
             sums, share.word, q, row0 + row, first, out, out_words, k, side, betas, differences, gains, keys);
@@ -132,21 +141,24 @@ extern "C" __global__ void __launch_bounds__(TEAMS *TEAM, 1) steps(
     if (threadIdx.x < 32) tokens[threadIdx.x] = 0;
     __syncthreads();
 
-    u32 half = 0; // half steps of this launch that are done
-    for (int k = from + 1; k <= to; ++k)
-        for (int up = 1; up >= (k == last); --up, ++half)
-            for (int part = group + groups * team; (long)part * rows < chains; part += groups * TEAMS) {
-                if (thread == 0) wait_for(arrived + part, (before + half) * group_size);
-                team_barrier(team);
-                const int row0 = part * rows;
-                if (up)
-                    half_step<true>(
-                        v, words_v, h, words_h, weights_own, shares_h, most_h, of_h, bits, token, row0, rows, team, thread,
-                        k, betas, differences, keys, first, gains);
-                else
-                    half_step<false>(
-                        h, words_h, v, words_v, weights_own, shares_v, most_v, of_v, bits, token, row0, rows, team, thread,
-                        k, betas, differences, keys, first, gains);
-                if (thread == 0) arrive(arrived + part);
-            }
+    // parts of the chains, half step after half step: the teams take turns, so that none has more to do
+    const int all = (chains + rows - 1) / rows, parts = (all - group + groups - 1) / groups;
+    const int halves = 2 * (to - from) - (to == last);
+    if (parts < 1) return;
+    for (int half = 0, at = team;; at += TEAMS) {
+        for (; at >= parts; at -= parts) ++half;
+        if (half >= halves) return;
+        const int part = group + groups * at, row0 = part * rows, k = from + 1 + half / 2;
+        if (thread == 0) wait_for(arrived + part, (before + half) * group_size);
+        team_barrier(team);
+        if (half % 2 == 0)
+            half_step<true>(
+                v, words_v, h, words_h, weights_own, shares_h, most_h, of_h, bits, token, row0, rows, team, thread, k,
+                betas, differences, keys, first, gains);
+        else
+            half_step<false>(
+                h, words_h, v, words_v, weights_own, shares_v, most_v, of_v, bits, token, row0, rows, team, thread, k,
+                betas, differences, keys, first, gains);
+        if (thread == 0) arrive(arrived + part);
+    }
 }

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 _BYTES = 6 * 32 * 16  # of the weights of 32 inputs into 32 units
-_TEAM = 128  # threads
-_MANY = 512  # chains of a group from which on a warp takes 32 of them, and not 16
+_MANY = 256  # chains of a group from which on a warp takes 32 of them, and not 16
 _TEAMS = 4  # at most
-_WARPS = 4  # of a team: tiles of chains that it takes at a time
-_TOKENS = 2  # of the warps of one scheduler, so many multiply at a time
+_WARPS = {1: 2, 2: 4}  # of a team, by the sixteens of a warp: tiles of chains that it takes at a time
+_TOKENS = {1: 2, 2: 4}  # teams that multiply at a time: with 16 warps it is best left to them
 
 
 class Groups(NamedTuple):
@@ -26,7 +25,7 @@ class Groups(NamedTuple):
     halves: int  # chains of a warp, in sixteens
     teams: int
     team: int  # its threads
-    tokens: int
+    tokens: int  # teams that multiply at a time
     rows: int  # chains of a team at a time
     words: tuple[int, int]  # that chains lie apart, on both sides
     shared: int  # bytes of shared memory
@@ -78,15 +77,15 @@ def groups(
         shares = _shares(bands[0], dealt_h, starts), _shares(bands[1], dealt_v, starts)
         share = -(-chains // number)
         halves = 2 if share >= _MANY else 1
-        rows = 16 * halves * _WARPS
+        warps, rows = _WARPS[halves], 16 * halves * _WARPS[halves]
         weights, bits = _BYTES * max(starts) + 128, 4 * rows * max(words_v, words_h)
         teams = min(_TEAMS, -(-share // rows), (room - weights) // bits)
         if teams < 1:
             continue
-        shared = weights + teams * bits
-        seconds = (max(loads_h) + max(loads_v)) * rows * teams * -(-share // (rows * teams)) * (1 + 1 / teams)
+        slow = (0.77 + 3.7 / (teams * warps)) * (1.2 if halves == 1 else 1.0)  # as measured
+        seconds = slow * (max(loads_h) + max(loads_v)) * rows * -(-share // rows)
         if seconds < best:
             best = seconds
-            cut = halves, teams, _TEAM, min(_TOKENS, -(-teams // 2)), rows, (words_v, words_h), shared
+            cut = halves, teams, 32 * warps, _TOKENS[halves], rows, (words_v, words_h), weights + teams * bits
             found = Groups(number, size, shares, max(starts), *cut)
     return found

@@ -138,7 +138,7 @@ class Population(OnDevice):
         super().__init__(plan, prepared, chains)
         self.room = len(chains)
         self.units = len(prepared.laid_out.path.base_v)
-        self.bits = self.device.zeros((-(-self.units // 32), max(1, len(chains))), np.uint32)
+        self.bits = self.device.empty((-(-self.units // 32), max(1, len(chains))), np.uint32)
         if plan.start is not None:
             rows = self.signed(plan.start[chains.start : chains.stop])
             down = np.pad(rows, ((0, 0), (0, -self.units % 32))) < 0

@@ -53,7 +53,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) half_step(
                 const u32 *row = bits + (my_row + 16 * half) * stride + at + d;
                 spread(a[half], row[0], row[8 * stride], q);
             }
-            add_products(sums, a, stages + (stage * DEPTH + d) * PIECE + mine + lane);
+            const Operands2 *piece = stages + (stage * DEPTH + d) * PIECE + mine + lane;
+            Operands2 b[6];
+#pragma unroll
+            for (int p = 0; p < 6; ++p) b[p] = piece[p * 32];
+#pragma unroll
+            for (int p = 0; p < 6; ++p) add_products(sums, a, b[p], p);
         }
         stage = (stage + 1) % STAGES;
     }
