@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from conftest import PathSums, log_weights, z_score
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import marginalis as mg
@@ -72,6 +72,7 @@ def test_the_kernel_takes_the_draws_of_the_reference(units, density, options):
     assert np.mean(np.abs(single - slow) < 1e-3) >= 0.97
 
 
+@settings(deadline=None)
 @given(data=st.data())
 def test_random_graphs_against_all_states(data):
     n = data.draw(st.integers(2, 7))

@@ -45,7 +45,8 @@ def at_work(options: Mapping[str, Any], label: str, *models: Any) -> Iterator[tu
     `label` and `models` say what the run is about, for a checkpoint to tell it from others.
     """
     threads = cores(options["threads"])
-    if options.get("engine") == "cuda" and (options["pool"] is None or str(options["pool"]).isdecimal()):
+    on_gpu = str(options.get("engine")) == "cuda"  # checked later: it may be anything
+    if on_gpu and (options["pool"] is None or str(options["pool"]).isdecimal()):
         for number in device_numbers(options.get("device")):
             open_device(number)  # refused before the pilots; a pool elsewhere may have what is missing here
     with ticker(options["progress"], label) as tick, ExitStack() as stack:

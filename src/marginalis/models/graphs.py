@@ -263,7 +263,7 @@ def _edges(edges: ArrayLike, n: int | None) -> tuple[Indices, int]:
     if pairs.size == 0:
         pairs = np.zeros((0, 2), dtype=np.int64)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
-        raise ValueError("edges must be pairs of variable numbers, shape (m, 2)")
+        raise ValueError("edges must be pairs of variable numbers, shape (m, 2); couplings go to coupling=")
     if pairs.size and pairs.min() < 0:
         raise ValueError(f"edges name variable {int(pairs.min())}; numbers start at 0")
     needed = int(pairs.max()) + 1 if pairs.size else 1
