@@ -304,6 +304,7 @@ def test_labels_and_json():
     data = json.loads(got.to_json())
     assert [row["feature"] for row in data["means"]] == list(got.labels)
     assert data["correlations"][0]["features"] == list(got.edges[0])
+    assert np.array_equal(got.marginal_errors[0], np.full(2, got.mean_errors[0] / 2))  # P = (1 ± s)/2
     assert {"log_z", "ess", "seed", "steps", "warnings", "seconds"} <= data.keys()
     assert data["seconds"] > 0
     potts = mg.expectations(MODELS["potts"](None))

@@ -53,6 +53,11 @@ def test_every_answer_is_that_of_its_model_alone(models):
     assert (on_threads.stderr > 0.0).all()
 
 
+def test_doubts_are_counted_and_the_first_is_told(models):
+    doubtful = mg.estimate_many(models, **{**OPTIONS, "chains": 4})
+    assert str(doubtful).splitlines()[-1].startswith("warning: 6 of 6 are doubtful; model 0: 4 chains are too few")
+
+
 def test_the_table_can_be_written(models):
     found = mg.estimate_many(list(models.values())[:3], **OPTIONS)
     assert found.names == (0, 1, 2)

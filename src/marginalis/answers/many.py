@@ -96,7 +96,9 @@ class Estimates(Written, Displayed):
             value = f"{x.free_energy:.{digits}f} ± {x.stderr:.{digits}f}"
             lines.append(f"{name!s:>12} {value:>26} {x.ess:10.1f} {x.steps:8d} {x.chains:9d}")
         doubtful = sum(bool(x.warnings) for x in self.answers)
-        return "\n".join(lines + ([f"warning: {doubtful} of them have warnings"] if doubtful else []))
+        if doubtful:
+            lines.append(f"warning: {doubtful} of {len(self.answers)} are doubtful; {self.warnings[0]}")
+        return "\n".join(lines)
 
 
 @takes_options(leave_out=_NOT_HERE)
