@@ -29,7 +29,8 @@ def test_path_sums_match_the_reference(path_moments, method):
 
 
 @pytest.mark.parametrize(
-    ("engine", "draws"), [("numpy", "words"), ("numba", "words"), ("numpy", "halves"), ("numpy", "planes")]
+    ("engine", "draws"),
+    [("numpy", "words"), ("numba", "words"), ("numpy", "halves"), ("numba", "halves"), ("numpy", "planes")],
 )
 @pytest.mark.parametrize("method", METHODS)
 def test_sampler_has_the_exact_moments(path_moments, method, engine, draws):
