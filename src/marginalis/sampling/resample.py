@@ -15,6 +15,7 @@ from ..random import RESAMPLE, uniforms
 from .plan import Plan
 
 _LOOKS = 256  # at the weights of a run, at most
+_FEW = 128  # chains of a population whose places are found by comparing each with each
 
 
 class Populations:
@@ -45,14 +46,17 @@ class Populations:
         uneven = sums**2 < self.plan.resample * self.shape[1] * (relative**2).sum(axis=1)
         if not uneven.any():
             return None
+        some, size = np.flatnonzero(uneven), self.shape[1]
+        u = uniforms(self.plan.seed, self.firsts[some], k, RESAMPLE, 1)
+        shares, places = np.cumsum(relative[some], axis=1) / sums[some, None], (np.arange(size) + u) / size
+        if size <= _FEW:
+            found = (shares[:, :, None] <= places[:, None]).sum(axis=1)
+        else:
+            found = np.stack([np.searchsorted(*x, side="right") for x in zip(shares, places, strict=True)])
         ancestors = np.arange(log_weights.size).reshape(self.shape)
-        u = uniforms(self.plan.seed, self.firsts, k, RESAMPLE, 1)[:, 0]
-        for p in np.flatnonzero(uneven):
-            places = (np.arange(self.shape[1]) + u[p]) / self.shape[1]
-            found = np.searchsorted(np.cumsum(relative[p]) / sums[p], places, side="right")
-            ancestors[p] = ancestors[p, np.minimum(found, self.shape[1] - 1)]
-            self.gained[p] += _log_mean(recent[p])
-            self.since[p] = log_weights.reshape(self.shape)[p]
+        ancestors[some] = size * some[:, None] + np.minimum(found, size - 1)
+        self.gained[some] += _log_means(recent[some])
+        self.since[some] = log_weights.reshape(self.shape)[some]
         return ancestors.ravel()
 
     def of_chains(self, log_weights: Array) -> Array:
@@ -62,9 +66,10 @@ class Populations:
     def of_populations(self, log_weights: Array) -> Array:
         """Return the log-weight of every population."""
         recent = log_weights.reshape(self.shape) - self.since
-        return self.gained + np.array([_log_mean(x) for x in recent])
+        return self.gained + _log_means(recent)
 
 
-def _log_mean(log_weights: Array) -> float:
-    top = log_weights.max()
-    return float(top + np.log(np.exp(log_weights - top).mean()))
+def _log_means(log_weights: Array) -> Array:
+    """Return the log of the mean weight of each row."""
+    top = log_weights.max(axis=1)
+    return np.asarray(top + np.log(np.exp(log_weights - top[:, None]).mean(axis=1)))

@@ -179,7 +179,10 @@ class Population:
 
     def choose(self, ancestors: NDArray[np.int64]) -> None:
         """Go on from the states of these chains, one for each; log-weights stay where they are."""
-        self._set_states(self.states()[ancestors])
+        moved = np.flatnonzero(ancestors != np.arange(len(ancestors)))
+        (block, lane), (from_block, from_lane) = (np.divmod(x, LANES) for x in (moved, ancestors[moved]))
+        self.spins_v[block, :, lane] = self.spins_v[from_block, :, from_lane]
+        self.fresh = 2
 
     def _set_states(self, states: Array) -> None:
         padded = np.ones((len(self.spins_v) * LANES, len(self.prepared.model.slope_v)))
