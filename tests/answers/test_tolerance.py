@@ -40,13 +40,14 @@ def test_it_says_what_it_does(caplog):
     with caplog.at_level(logging.INFO, logger="marginalis"):
         mg.estimate(rbm_hopfield(10, 20, temperature=1 / 4), tolerance=0.05)
     text = caplog.text
-    assert "pilot: 32 steps" in text
+    assert "pilot: 64 steps" in text
     assert "then: " in text
 
 
 def test_populations_where_many_steps_leave_the_weights_uneven(monkeypatch):
     """As the pilots say, or as asked; never where that is refused."""
     monkeypatch.setattr(work, "_RESAMPLED_FROM", 32)
+    monkeypatch.setattr(work, "_RESAMPLED_ABOVE", 32)
     model = mg.ising_grid((8, 8), coupling=0.6, periodic=True)
     exact = mg.exact_log_z(model)
     found = mg.estimate(model, tolerance=0.1, base="uniform")
@@ -172,6 +173,29 @@ def test_opinions_are_no_chains_of_the_answer(plans):
     assert answers == plans[-len(answers) :]
     assert [(p.first_chain, p.chains) for p in answers][-1] == r.record.runs[-1][1:]
     assert min(p.first_chain for p in answers) == 500
+
+
+def test_an_opinion_is_the_first_pilot(plans, monkeypatch):
+    """Where its weights are even, the answer comes next; else pilots with more steps."""
+    even = rbm_gaussian(8, 12, temperature=0.5, seed=1)
+    mg.estimate(even, tolerance=0.05, seed=4)
+    assert [p.chains for p in plans if p.seed == stream(4, PILOT)] == [1]  # the first look
+    asked, answer = next(p for p in plans if p.seed == stream(4, OPINION)), plans[-1]
+    assert np.array_equal(asked.betas, np.linspace(0, 1, asked.steps + 1))
+    assert not np.allclose(answer.betas, np.linspace(0, 1, answer.steps + 1))
+    plans.clear()
+    mg.estimate(rbm_hopfield(10, 20, temperature=1 / 4, seed=1), tolerance=0.1, seed=4)
+    assert min(p.steps for p in plans if p.seed == stream(4, PILOT) and p.chains > 1) > asked.steps
+
+
+def test_a_mixture_that_is_far_off_is_given_up(plans, monkeypatch):
+    monkeypatch.setattr(work, "_BROKEN", 0.0)
+    monkeypatch.setattr(confidence, "warnings_of", lambda log_weights: ())
+    monkeypatch.setattr(work, "_FAR_OFF", 0.0)
+    model = rbm_hopfield(10, 20, temperature=1 / 8, seed=1)
+    r = mg.estimate(model, tolerance=0.2, base="quenches")
+    assert r.base == "uniform"
+    assert any(p.mixture is not None for p in plans)
 
 
 def test_the_plan_is_usually_enough(plans):

@@ -60,6 +60,13 @@ def test_any_split_has_the_same_bits():
     assert (joined.populations, joined.chains) == (12, 240)
 
 
+def test_large_populations_find_their_places_as_small_ones_do(monkeypatch):
+    options = dict(steps=30, chains=128, resample=0.9, populations=4)
+    small = mg.estimate(HARD, **options)
+    monkeypatch.setattr("marginalis.sampling.resample._FEW", 0)
+    assert np.array_equal(mg.estimate(HARD, **options).log_weights, small.log_weights)
+
+
 def test_uneven_weights_gain_and_even_ones_lose_nothing():
     uneven = rbm_gaussian(15, 15, temperature=0.125)
     exact = mg.exact_log_z(uneven)

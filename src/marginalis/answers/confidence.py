@@ -30,6 +30,7 @@ LOW_ESS = 5.0
 LARGE_SHARE = 0.5
 HEAVY_TAIL = 0.85
 _SKEWNESS = 1.25  # a sample shows less skewness than there is
+_HIDDEN = 13.0  # times r² over the chains: what a few of them hide of r, on RBMs, lattices and glasses with r up to 5
 _Z90 = 1.2815515655446004  # quantile of the normal distribution
 _MOST_BEND = 0.4  # from 1/2 on, a bent quantile function has no second moment
 _WIDEST = 4.0  # times farther at most
@@ -72,6 +73,12 @@ def effective_size(log_weights: Array) -> float:
     """Effective number of chains, (ΣW)²/ΣW²."""
     w = relative_weights(log_weights)
     return float(w.sum() ** 2 / (w @ w))
+
+
+def unevenness(log_weights: Array, populations: bool = False) -> float:
+    """Relative variance r of the weights, of which a few chains show less than there is, or of those of populations."""
+    r = len(log_weights) / effective_size(log_weights) - 1.0
+    return r if populations else r * (1.0 + _HIDDEN * r / len(log_weights))
 
 
 def interval(log_weights: Array, level: float = 0.95) -> tuple[float, float]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,7 +31,7 @@ from ..sampling.components import sum_small_parts, whole_model
 from ..sampling.options import PlanOptions
 from ..sampling.plan import Plan
 from ..sampling.recorder import Recorder, the_states
-from .adaptive import fit_schedule
+from .adaptive import fit_schedule, refit
 from .confidence import effective_size, log_mean_exp, relative_error
 from .estimate import Estimate
 from .quenches import mixture_of_rows, quenched_mixture
@@ -73,6 +74,8 @@ class Opinion:
     steps: int = 1
     ends: Array | None = None  # states of the sampled side after the last step,
     log_weights: Array | None = None  # and their weights
+    betas: Array | None = None  # of as many steps that are better placed
+    seconds: float = math.inf  # that the chains took
     is_open: bool = True  # for the answer to be taken along this path
 
     def cost(self, steps: int | None) -> float:
@@ -108,6 +111,7 @@ class Panel:
         if sides and plan.method in ("mais-v", "mais-h"):
             self.methods.append("mais-h" if plan.method == "mais-v" else "mais-v")
         self.opinions: list[Opinion] = []
+        self.chosen: Opinion | None = None  # the one whose path is taken
         self.unexplored = list(self.methods)
         self.is_uneven = False  # whether the path chosen will have uneven weights
         fine = 2 * _MIXED_CHAINS if worth is None else 16.0 * math.ceil(math.sqrt(worth))
@@ -133,6 +137,7 @@ class Panel:
         chosen = min(sure, key=lambda x: x.cost(steps) * (_WORTH if x.name == "uniform" else 1.0))
         logger.debug("the path from %s looks cheapest", chosen.name)
         assert chosen.plan is not None
+        self.chosen = chosen
         shrinks = 1.0 if chosen.plan.mixture is not None else chosen.steps / plan.steps
         self.is_uneven = chosen.unevenness * shrinks > _UNEVEN
         return chosen.plan
@@ -211,15 +216,20 @@ class Panel:
             populations=0,
         ).settled("auto")
         width = len(plan.oriented()[0].visible_bias)
-        recorder = Recorder([steps], chains, the_states, width) if width <= _LARGE else None
+        measure = the_states if width <= _LARGE else None
+        looks = [steps] if self.worth is None else np.arange(1, steps + 1)  # for the first schedule of the answer
+        recorder = Recorder(looks, chains, measure, width if measure else 0, at_end=True)
+        begin = time.perf_counter()
         with np.errstate(over="ignore", invalid="ignore"):
             log_weights = drive.run(pilot, self.workers.for_pilot(pilot), lambda fraction: None, recorder)
+        seconds = time.perf_counter() - begin
         if np.isfinite(log_weights).all():
             r = chains / effective_size(log_weights) - 1.0
             error = max(relative_error(log_weights), _LEAST_ERROR)
             log_z = pilot.log_z0 + log_mean_exp(log_weights)
-            ends = None if recorder is None else recorder.values[0]
-            opinion = Opinion(name, plan, log_z, error, math.log1p(r), steps, ends, log_weights)
+            ends = recorder.values[0] if measure else None
+            betas = None if self.worth is None else refit(pilot.betas, recorder, steps)
+            opinion = Opinion(name, plan, log_z, error, math.log1p(r), steps, ends, log_weights, betas, seconds)
         else:
             opinion = Opinion(name, plan, -math.inf, math.inf, math.inf, steps)
         logger.debug("from %s: ln Z = %.6g ± %.2g", name, opinion.log_z, opinion.error)

@@ -72,6 +72,8 @@ def to_tolerance(
     if adaptive:
         plan = replace(plan, schedule="adaptive")
     work = Work(plan, workers, goal, seconds, fixed, adaptive, share)
+    if panel is not None and panel.chosen is not None:
+        work.heed(panel.chosen)
     result = work.carry_out(tick)
     if panel is not None:
         better = panel.another(result, plan) if work.left() > 0.0 else None

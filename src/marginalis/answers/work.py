@@ -18,6 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..checks import Array
 from ..engines.workers import Workers
 from ..exact import duration
 from ..parallel.threads import Tick
@@ -27,6 +28,7 @@ from ..sampling.recorder import Recorder, the_states
 from . import confidence
 from .adaptive import refit
 from .estimate import Estimate, run_plan
+from .paths import Opinion
 from .quenches import mixture_of_rows
 
 logger = logging.getLogger("marginalis")
@@ -36,26 +38,30 @@ FIRST_STEPS = 32
 FIRST_MIXED = 8  # where the path starts from a mixture,
 _MENDING_CHAINS = 4096  # that a mixture is fitted to again if its weights turn out uneven
 _MOST_MIXED = 100  # and where it is given up if the weights stay uneven
-_STEPS_RATIO = 4  # the next pilot has this many times the steps
+_STEPS_RATIO = 4  # the next pilot has this many times the steps,
+_LEAST_RATIO, _MOST_RATIO = 2, 8  # or, on the plain path, what its weights seem to ask for, within these limits
 _MOST_STEPS = 1 << 24
 _MOST_RECORDED = 512  # steps of a pilot that still improves the schedule
 _EVEN_ENOUGH = 1.5  # relative variance of the weights that ends the pilots,
 _UNEVEN = 2.0  # and up to which a plan may be the cheapest
 _WHOLE = 32  # chains are counted in these: blocks of the engines, whole populations
 _LEAST_CHAINS = 256  # fewer would save little time and cost the interval its credit
-_RESAMPLED_FROM = 512  # steps that leave the weights uneven: the chains go in populations,
+_RESAMPLED_FROM = 256  # steps that leave the weights uneven,
+_RESAMPLED_ABOVE = 2048  # times their relative variance: the chains go in populations,
 _POPULATION = 32  # so many in each,
 _LARGER_FROM = 2048  # steps that leave even those uneven:
 _LARGER = 4  # times as many in each
-_EVEN_POPULATIONS = 0.5  # until their relative variance is as low as this
+_EVEN_POPULATIONS = 0.5  # their relative variance, up to which a plan may be the cheapest,
+_EVEN_PILOT = 2.0  # and that ends the pilots
 _PILOT_POPULATIONS = 8
 _LEAST_POPULATIONS = 32
 _SOME_FIRST = 3  # times fewer of them than foretold
-_PILOTS_PAY = 2  # pilots that the rest must cost for another one
+_PILOTS_PAY = 20  # pilots that the rest must cost for another one
 _MOST_CHAINS = 1 << 25  # a quarter of a GiB of log-weights
 _MARGIN = 0.9  # the half-width aimed at, in tolerances
 _Z95 = 1.96
 _FAR_OFF = math.sqrt(2.0)  # times the width aimed at, or twice the chains: another number of steps may be better
+_BROKEN = 4.0  # times that width, where the path starts from a mixture: a better one, or none
 _ATTEMPTS = 6
 _SHORT = 1.0  # seconds that need no announcement
 _BATCH_SECONDS = 0.5  # between looks at the clock, if there is a budget
@@ -97,6 +103,19 @@ class Work:
         self.seen: dict[int, float] = {}  # r(K)
         self.doubted = 0  # steps that were not enough
 
+    def heed(self, opinion: Opinion) -> None:
+        """Take an opinion on this path for the first pilot."""
+        if opinion.betas is None or opinion.log_weights is None or self.size > 1:
+            return
+        self.plan = replace(self.plan, betas=opinion.betas)
+        self.rate = len(opinion.log_weights) * opinion.steps / opinion.seconds
+        self.saw(opinion.steps, confidence.unevenness(opinion.log_weights))
+
+    def saw(self, steps: int, unevenness: float) -> None:
+        """Remember a pilot."""
+        self.seen[steps] = unevenness
+        logger.info("pilot: %d steps, relative variance of the weights %.2g", steps, unevenness)
+
     def resample(self, share: float) -> None:
         """Let the chains go in populations from now on."""
         self.plan, self.size, self.seen = replace(self.plan, resample=share), _POPULATION, {}
@@ -117,32 +136,36 @@ class Work:
         """Return the first answer that is narrow enough and free of doubts, or the last one there is time for."""
         self.warm_up()
         self.deadline = time.perf_counter() + self.seconds
-        self.explore(self.plan.steps)
+        self.explore(FIRST_MIXED if self.seen and self.plan.mixture is not None else self.plan.steps)
         chains = self.choose()
         for attempt in range(_ATTEMPTS):
             result = self.sample(chains, tick)
             ratio = self.half_width(result) / self.goal
             doubtful = bool(confidence.warnings_of(result.log_weights))  # what more steps may mend
+            if self.plan.mixture is not None and ratio > _BROKEN:
+                doubtful = True  # it starts too rarely where much of the weight is
             last = self.fixed or self.left() <= 0.0 or attempt == _ATTEMPTS - 1
             far_off = _FAR_OFF if self.size == 1 else 2.0 * _FAR_OFF  # a few populations foretell it roughly
             if last or result.rounding >= self.goal or not (doubtful or ratio > far_off):
                 break
             # this run has shown what no pilot had: it becomes one
-            steps = self.plan.steps
-            self.seen[steps] = _unevenness(result)
+            steps, rest = self.plan.steps, self.plan.steps * _more(result.chains, ratio)
+            self.seen[steps] = confidence.unevenness(result.log_weights, self.size > 1)
             if doubtful:
                 self.doubted = self.plan.steps
                 if self.plan.mixture is not None:
                     self.mend_mixture(attempt)
                 else:
                     logger.info("these weights are too uneven to be trusted: more steps")
-                    self.explore(self.plan.steps * _STEPS_RATIO)
-            chains = self.choose()
-            if not doubtful and self.plan.steps == steps:  # more of the same will do
+                    self.seen = {k: r for k, r in self.seen.items() if k <= steps}
+                    self.explore(steps * _STEPS_RATIO)
+            before, chains = self.plan, self.choose()
+            if not doubtful and self.plan.steps * chains >= rest:  # more of the same will do
+                self.plan = before
                 break
         while ratio > 1.0 > result.rounding / self.goal and self.left() > 0.0 and result.chains < _MOST_CHAINS:
-            more = max(result.chains // 10, math.ceil(result.chains * (1.1 * min(ratio, 4.0) ** 2 - 1.0)))
-            result = result + self.sample(self.whole * math.ceil(more / self.whole), tick)
+            more = self.whole * math.ceil(_more(result.chains, ratio) / self.whole)
+            result = result + self.sample(more, tick)
             ratio = self.half_width(result) / self.goal
         return result
 
@@ -185,34 +208,37 @@ class Work:
 
     def explore(self, steps: int) -> None:
         """Run pilots, the first with `steps` steps, until the weights are even enough."""
-        self.seen = {k: r for k, r in self.seen.items() if k < steps}
         while True:
-            self.stretch(steps)
             begin = time.perf_counter()
-            unevenness = self.seen[steps] = self.pilot()
-            logger.info("pilot: %d steps, relative variance of the weights %.2g", steps, unevenness)
-            seconds = time.perf_counter() - begin
+            if steps not in self.seen:
+                self.stretch(steps)
+                self.saw(steps, self.pilot())
+            unevenness, seconds = self.seen[steps], time.perf_counter() - begin
             uneven = unevenness > _EVEN_ENOUGH and self.size == 1 and not self.fixed
             if uneven and self.plan.mixture is not None and steps > _MOST_MIXED:
                 logger.info("the mixture does not keep what it promised: the plain path")
                 self.plan = replace(self.plan, mixture=None, base_name="uniform")
                 self.seen, steps = {}, FIRST_STEPS
                 continue
-            if uneven and steps >= _RESAMPLED_FROM and self.may_resample and 4.0 * seconds < self.left():
+            many = steps >= _RESAMPLED_FROM and steps * unevenness > _RESAMPLED_ABOVE
+            if uneven and many and self.may_resample and 4.0 * seconds < self.left():
                 logger.info("many steps leave the weights uneven: populations of %d chains", _POPULATION)
-                self.resample(0.5)
+                self.resample(self.plan.usual_share)
                 continue
-            if self.size == _POPULATION and unevenness > _EVEN_POPULATIONS and steps >= _LARGER_FROM:
+            if self.size == _POPULATION and unevenness > _EVEN_PILOT and steps >= _LARGER_FROM:
                 logger.info("and these, too: populations of %d", _LARGER * _POPULATION)
                 self.size, self.seen = _LARGER * _POPULATION, {}
                 continue
-            even = unevenness <= (_EVEN_ENOUGH if self.size == 1 else _EVEN_POPULATIONS)
+            even = unevenness <= (_EVEN_ENOUGH if self.size == 1 else _EVEN_PILOT)
             if self.plan.mixture is not None and len(self.seen) == 1:  # r hardly falls there: two tell how much
                 even = False
             if self.size > 1 and len(self.seen) == 1:  # so here, if a pilot costs little beside what is to come
                 ahead = unevenness * chains_per_variance(self.goal) / _PILOT_POPULATIONS
                 even = even and ahead < _PILOTS_PAY * _STEPS_RATIO
-            steps *= _STEPS_RATIO
+            if self.size > 1 or self.plan.mixture is not None:
+                steps *= _STEPS_RATIO
+            else:  # ln(1 + r) falls as 1/K at best: to ln 2
+                steps *= min(max(round(math.log2(1.0 + unevenness)), _LEAST_RATIO), _MOST_RATIO)
             if even or self.fixed or steps > _MOST_STEPS or _STEPS_RATIO * seconds > self.left() / 2.0:
                 return
 
@@ -227,7 +253,7 @@ class Work:
         if recorder is not None:
             self.plan = replace(self.plan, betas=refit(self.plan.betas, recorder, self.plan.steps))
         self.rate = result.chains * self.plan.steps / result.seconds
-        return _unevenness(result)
+        return confidence.unevenness(result.log_weights, self.size > 1)
 
     def stretch(self, steps: int) -> None:
         """Give the plan this many steps, spaced as those it has."""
@@ -264,8 +290,10 @@ class Work:
             fitting = [k for k in in_time if k > self.doubted and chains(k) <= _MOST_CHAINS]
             limit = _UNEVEN if self.size == 1 else _EVEN_POPULATIONS
             even = [k for k in fitting if unevenness(k) <= limit] or in_time[-1:]
-            # of plans that cost about the same, the one with even weights is easier to vouch for
-            self.stretch(min(even, key=lambda k: k * chains(k) * (1.0 + 0.1 * unevenness(k))))
+            # of plans that cost about the same, the one with even weights is easier to vouch for; and what uneven
+            # populations lose to each other comes on top of 1/K
+            penalty = 0.1 if self.size == 1 else 1.0
+            self.stretch(min(even, key=lambda k: k * chains(k) * (1.0 + penalty * unevenness(k))))
         number = min(chains(self.plan.steps), _MOST_CHAINS)
         if self.size > 1:  # a few populations foretell it roughly: some first, then as many as those ask for
             number = max(least, self.whole * math.ceil(number / _SOME_FIRST / self.whole))
@@ -299,6 +327,6 @@ class Work:
         return result
 
 
-def _unevenness(result: Estimate) -> float:
-    """Relative variance of the weights, or of those of populations."""
-    return len(result.log_weights) / result.ess - 1.0
+def _more(chains: int, ratio: float) -> int:
+    """Return how many chains to add for an interval `ratio` times as wide as it should be."""
+    return max(chains // 10, math.ceil(chains * (1.1 * min(ratio, 4.0) ** 2 - 1.0)))

@@ -27,6 +27,7 @@ from .workers import Workers
 
 _LANES = 16  # chains that kernels like to have together
 _KEEP_EVERY = 10.0  # seconds of a run on threads that go to a checkpoint together
+_NO_THREADS = 0.02  # seconds that other threads would take longer to help with
 _MOST_BYTES = 1 << 25  # that a part of a run sends back
 
 
@@ -83,7 +84,7 @@ def run_here(
     plan: Plan, begun: Begun, chains: range, threads: int, tick: Tick, recorder: Recorder | None = None
 ) -> Found:
     """Run some chains of a plan (whole populations, if it has any) on threads; `recorder` is for these chains only."""
-    threads = begun.at_a_time or threads
+    threads = begun.at_a_time or (1 if len(chains) * plan.seconds_per_chain < _NO_THREADS else threads)
     whole, lead = plan.population_size if plan.populations else _LANES, 0
     if begun.aligned and not plan.populations:
         whole, lead = begun.aligned, (plan.first_chain + chains.start) % begun.aligned
@@ -107,7 +108,7 @@ def run_here(
                 stop = min(stop, populations.next_look(k))
             population.advance(stop)
             if recorder is not None and stop in recorder:
-                states = None if recorder.measure is None else population.states()
+                states = population.states() if recorder.wants_states(stop) else None
                 so_far = population.log_weights + earlier
                 recorder.record(stop, part, so_far if populations is None else populations.of_chains(so_far), states)
             if populations is not None and stop == populations.next_look(stop - 1):

@@ -40,6 +40,8 @@ _OPERATIONS_PER_SECOND = {"numba": 1e10, "numpy": 5e8}  # of a core, as `Plan.op
 
 
 _FEWEST_TOGETHER = 10  # chains of a population that the package makes by itself
+_RARELY, _OFTEN = 0.5, 0.9  # share of effective chains below which it resamples them: with the second, variances are a
+_DEAR = 3e4  # quarter less, which pays where a step takes so many operations
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,11 +123,17 @@ class Plan:
         """Whether both start from the same base and sample the same side."""
         return self.base_name == other.base_name and self.method == other.method
 
+    @property
+    def usual_share(self) -> float:
+        """Share of effective chains below which a population is resampled, where that is left to the package."""
+        return _OFTEN if self.operations > _DEAR else _RARELY
+
     def resampled(self, populations: int) -> Plan:
         """Return the plan with its chains in so many populations, if that leaves enough in each."""
         if self.chains < _FEWEST_TOGETHER * populations:
             return self
-        return replace(self, chains=-(-self.chains // populations) * populations, resample=0.5, populations=populations)
+        chains = -(-self.chains // populations) * populations
+        return replace(self, chains=chains, resample=self.usual_share, populations=populations)
 
     def settled(self, engine: str) -> Plan:
         """Return the plan for the engine asked for, in the precision that it takes."""

@@ -23,7 +23,7 @@ class Recorder:
     After step k the weights are W_k = w_1 … w_k, and with them the states, moved by τ_k already unless k = K,
     follow P_k: weighted means over the chains estimate means under P_k. `measure` makes `width` numbers of each
     state of the sampled side; `group` recorded steps at a time share a row, where their numbers are averaged and
-    the log-weights are those of the last.
+    the log-weights are those of the last. With `at_end` only the last states are measured, for a row of their own.
     """
 
     def __init__(
@@ -33,22 +33,23 @@ class Recorder:
         measure: Measure | None = None,
         width: int = 0,
         group: int = 1,
+        at_end: bool = False,
     ) -> None:
         self.steps = np.asarray(steps, dtype=np.int64)
         rows = len(self.steps) // group
         self.log_weights = np.empty((rows, chains))
-        self.values = np.zeros((rows, chains, width))
-        self.measure, self._group = measure, group
+        self.values = np.zeros((1 if at_end else rows, chains, width))
+        self.measure, self._group, self._at_end = measure, group, at_end
         self._rows = {int(k): place // group for place, k in enumerate(self.steps)}
 
     def like(self, chains: int) -> Recorder:
         """Return an empty recorder of the same for so many chains."""
-        return Recorder(self.steps, chains, self.measure, self.values.shape[2], self._group)
+        return Recorder(self.steps, chains, self.measure, self.values.shape[2], self._group, self._at_end)
 
     @property
     def bytes_per_chain(self) -> int:
         """Memory of what is recorded of a chain."""
-        return 8 * len(self.log_weights) * (1 + self.values.shape[2])
+        return 8 * (len(self.log_weights) + len(self.values) * self.values.shape[2])
 
     def put(self, chains: slice, part: Recorder) -> None:
         """Take over what another recorder has of these chains."""
@@ -56,6 +57,10 @@ class Recorder:
 
     def __contains__(self, k: int) -> bool:
         return k in self._rows
+
+    def wants_states(self, k: int) -> bool:
+        """Whether the states after step k are to be measured."""
+        return self.measure is not None and (k == self.steps[-1] or not self._at_end)
 
     def next_step(self, k: int, last: int) -> int:
         """Return the first recorded step after k, or `last`."""
@@ -67,4 +72,4 @@ class Recorder:
         row = self._rows[k]
         self.log_weights[row, chains] = log_weights
         if self.measure is not None and v is not None:
-            self.values[row, chains] += self.measure(k, v) / self._group
+            self.values[0 if self._at_end else row, chains] += self.measure(k, v) / self._group
