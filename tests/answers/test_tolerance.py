@@ -240,7 +240,7 @@ def test_batches_change_nothing(plans, monkeypatch):
     at_once = mg.estimate(model, **options)
     monkeypatch.setattr(work, "_SHORT", 0.0)  # everything takes long
     plans.clear()
-    parts = mg.estimate(model, **options)
+    parts = mg.estimate(model, budget=600.0, **options)
     assert next(p.chains for p in plans if p.seed == 0) == 256 < parts.chains
     assert np.array_equal(parts.log_weights, at_once.log_weights)
 

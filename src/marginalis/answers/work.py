@@ -141,9 +141,8 @@ class Work:
         for attempt in range(_ATTEMPTS):
             result = self.sample(chains, tick)
             ratio = self.half_width(result) / self.goal
-            doubtful = bool(confidence.warnings_of(result.log_weights))  # what more steps may mend
-            if self.plan.mixture is not None and ratio > _BROKEN:
-                doubtful = True  # it starts too rarely where much of the weight is
+            broken = self.plan.mixture is not None and ratio > _BROKEN  # starts too rarely where much of the weight is
+            doubtful = broken or bool(confidence.warnings_of(result.log_weights))  # what more steps may mend
             last = self.fixed or self.left() <= 0.0 or attempt == _ATTEMPTS - 1
             far_off = _FAR_OFF if self.size == 1 else 2.0 * _FAR_OFF  # a few populations foretell it roughly
             if last or result.rounding >= self.goal or not (doubtful or ratio > far_off):
@@ -301,10 +300,13 @@ class Work:
         return number
 
     def sample(self, chains: int, tick: Tick) -> Estimate:
-        """Run fresh chains of the plan, if it may take long a few of them first; fewer, if time runs out."""
+        """Run fresh chains of the plan; a few at a time where there is a budget, and fewer if time runs out."""
         chains = min(chains, _MOST_CHAINS)
+        seconds = chains * self.plan.steps / self.rate
+        if seconds > _SHORT and self.deadline == math.inf:
+            logger.info("%s", duration(seconds))
         done, result = 0, None
-        batch = chains if chains * self.plan.steps < _SHORT * self.rate else min(chains, max(_LEAST_CHAINS, self.size))
+        batch = chains if seconds < _SHORT or self.deadline == math.inf else min(chains, max(_LEAST_CHAINS, self.size))
         while result is None or (done < chains and self.left() > 0.0):
             part = replace(self.part(batch), first_chain=self.used)
             share = batch / chains
@@ -316,14 +318,9 @@ class Work:
             self.used += batch
             done += batch
             self.rate = batch * self.plan.steps / fresh.seconds
-            seconds = (chains - done) * self.plan.steps / self.rate
-            if result is None and seconds > _SHORT and self.deadline == math.inf:
-                logger.info("%s", duration(seconds))
             result = fresh if result is None else result + fresh
-            batch = chains - done
-            if self.deadline < math.inf:
-                affordable = self.rate * min(_BATCH_SECONDS, max(self.left(), 0.0)) / self.plan.steps
-                batch = min(batch, self.whole * max(1, int(affordable / self.whole)))
+            affordable = self.rate * min(_BATCH_SECONDS, max(self.left(), 0.0)) / self.plan.steps
+            batch = min(chains - done, self.whole * max(1, int(affordable / self.whole)))
         return result
 
 
