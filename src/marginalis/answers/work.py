@@ -18,7 +18,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..checks import Array
 from ..engines.workers import Workers
 from ..exact import duration
 from ..parallel.threads import Tick
