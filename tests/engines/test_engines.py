@@ -55,21 +55,6 @@ def test_draw_for_draw_on_the_papers_model():
         np.testing.assert_allclose(fast, slow, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("method", "base", "precision"),
-    [("mais-v", "uniform", "single"), ("ais", "uniform", "single"), ("ais", "biases", "double")],
-)
-def test_draw_for_draw_by_halves(method, base, precision):
-    """Of two million draws some dozens are decided by their lower 16 bits; both sides have an odd number of tiles."""
-    model = random_rbm(np.random.default_rng(4), 18, 43, scale=0.2)
-    options = dict(method=method, base=base, steps=100, chains=400, seed=8, precision=precision, draws="halves")
-    whole = make_plan(model, first_chain=5, **options)
-    slow, fast = (log_weights(whole, engine) for engine in ("numpy", "numba"))
-    assert np.mean(np.abs(fast - slow) < (2e-5 if precision == "single" else 1e-11)) == 1.0
-    part = make_plan(model, first_chain=42, **(options | {"chains": 101}))
-    assert np.array_equal(log_weights(part, "numba", threads=2), fast[37:138])
-
-
 def test_more_units_than_one_logarithm_covers():
     """The products of (1+e) are flushed every 64 units; a 300×200 model needs several."""
     model = random_rbm(np.random.default_rng(1), 200, 301, scale=0.1)

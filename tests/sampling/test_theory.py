@@ -29,8 +29,7 @@ def test_path_sums_match_the_reference(path_moments, method):
 
 
 @pytest.mark.parametrize(
-    ("engine", "draws"),
-    [("numpy", "words"), ("numba", "words"), ("numpy", "halves"), ("numba", "halves"), ("numpy", "planes")],
+    ("engine", "draws"), [("numpy", "words"), ("numba", "words"), ("numpy", "halves"), ("numpy", "planes")]
 )
 @pytest.mark.parametrize("method", METHODS)
 def test_sampler_has_the_exact_moments(path_moments, method, engine, draws):

@@ -83,8 +83,8 @@ class PlanOptions(TypedDict, total=False):
     ]
     draws: Annotated[
         Draws,
-        "which random numbers units are drawn by: 'words', 32 bits of their own each; 'halves' and 'planes' are other "
-        "streams, as random, that some kernels make faster (see the page on speed)",
+        "which random numbers units are drawn by: 'words', 32 bits of their own each; 'planes', another stream, as "
+        "random, by which lattices are faster; or 'halves', a third, which has no kernel (see the page on speed)",
     ]
     engine: Annotated[
         Engine,

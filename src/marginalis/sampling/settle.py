@@ -40,10 +40,6 @@ def unserved(engine: str, plan: Any) -> str | None:
         return None
     if plan.draws == "planes" and (is_lattice if engine == "numba" else has_one_coupling)(plan):
         return None
-    model, base, _ = plan.oriented()
-    pairs = model.is_bipartite and model.spin_form is not None and not base.is_coupled and plan.mixture is None
-    if plan.draws == "halves" and engine == "numba" and pairs and plan.transition == "gibbs":
-        return None
     return f"serves draws='words' only for such a model or path, not {plan.draws!r}"
 
 

@@ -14,7 +14,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .vector import ALIGNMENT, LANES, Vector, broadcast, float_format
+from .vector import ALIGNMENT, LANES, Vector, broadcast, call, float_format
 
 SPINS = 4  # in a table of LANES entries
 COLUMNS = 4  # sums of the same spins that are taken side by side
@@ -138,16 +138,17 @@ def as_numbers(typingctx: Any, sums: Any, like: Any) -> Any:
 
 
 @intrinsic
-def append_spin(typingctx: Any, bits: Any, a: Any, against: Any) -> Any:
-    """Append a spin to the bits: sign(a), or the other where `against` is negative; 1 is down."""
+def draw_bit(typingctx: Any, bits: Any, a: Any, e: Any, u: Any) -> Any:
+    """Append a spin to the bits: sign(a) with probability 1/(1+e), as `draw_spin` has it; 1 is down."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        bits, a, against = args
+        bits, a, e, u = args
         integers, _, _ = float_format(a.type)
+        against = builder.fsub(call(builder, "fma", u, e, u), e)  # negative if so
         down = builder.xor(builder.bitcast(against, integers), builder.bitcast(a, integers))
         return _appended(builder, bits, down)
 
-    return bits(bits, a, against), emit
+    return bits(bits, a, e, u), emit
 
 
 @intrinsic

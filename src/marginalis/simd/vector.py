@@ -126,7 +126,6 @@ _operator(operator.mul, lambda b, x, y: b.fmul(x, y), lambda b, x, y: b.mul(x, y
 _operator(operator.truediv, lambda b, x, y: b.fdiv(x, y), None)
 _operator(operator.xor, None, lambda b, x, y: b.xor(x, y))
 _operator(operator.and_, None, lambda b, x, y: b.and_(x, y))
-_operator(operator.lshift, None, lambda b, x, y: b.shl(x, y))
 _operator(operator.rshift, None, lambda b, x, y: b.lshr(x, y))
 
 

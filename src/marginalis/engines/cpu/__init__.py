@@ -34,7 +34,7 @@ def begin(plan: Plan) -> Begun:
     kind, lay_out = (Population, prepare) if pairs else (GraphPopulation, prepare_graph)
     if plan.draws == "planes":
         kind, lay_out = PlanesPopulation, prepare_planes
-    elif plan.draws == "words" and serves_words(plan):
+    elif serves_words(plan):
         kind, lay_out = LatticePopulation, prepare_lattice
     # laying out a huge matrix takes seconds
     prepared = interruptible(lay_out, plan) if model.weights.size > _HUGE else lay_out(plan)

@@ -10,12 +10,12 @@ All two-state units are spins here (`MRF.spin_form`); the arithmetic is that of 
 
 from __future__ import annotations
 
-from numba import njit, uint64
+from numba import njit, uint32, uint64
 
+from ...random import JOINT
 from ...simd.cache import kernel
-from ...simd.draws import FLUSH, INLINE, LOW, TILE, WORD, boltzmann
+from ...simd.draws import FLUSH, INLINE, LOW, TILE, WORD, boltzmann, philox
 from ...simd.functions import draw_spin, log, rise
-from ...simd.halves import all_bits, is_open, margin_of, nearer, no_words, tile_words
 from ...simd.vector import LANES, absolute, fma, lane_numbers, load, splat, store, widen
 from .metropolis_kernel import sweep_flips
 from .products import fields, four
@@ -38,43 +38,35 @@ def rise_of(base, now, before, slope, per_step):
 
 
 @njit(**INLINE)
-def earlier_words(joint, halves, words, chain, step, tile, side, k0, k1):
+def words_of(joint, chain, step, tile, k0, k1):
     """Random bits for the h of the joint state, drawn at the end of the step before."""
     if joint is None:
-        return words
-    return tile_words(halves, words, chain, step, tile, side, k0, k1)
+        z = splat(uint32(0))
+        return z, z, z, z
+    return philox(chain, step, tile, uint64(JOINT), k0, k1)
 
 
 @njit(**INLINE)
-def _draw_all(halves, v, block, chain, step, side, k0, k1):
+def _draw_all(v, block, chain, step, side, k0, k1):
     """Replace the fields in v by spins drawn from them."""
-    words = no_words()
     for tile in range(v.shape[1] // TILE):
-        words = tile_words(halves, words, chain, step, tile, side, k0, k1)
-        at = (block * v.shape[1] + TILE * tile) * LANES
-        by = words
-        if halves is not None:
-            nearest = load(v, at) - load(v, at) + 2.0**32
-            for m in range(TILE):
-                nearest = nearer(nearest, margin_of(halves, boltzmann(load(v, at + m * LANES)), words[m]))
-            if is_open(nearest):
-                by = all_bits(halves, chain, step, tile, side, k0, k1)
+        words = philox(chain, step, uint64(tile), side, k0, k1)
         for m in range(TILE):
-            a = load(v, at + m * LANES)
-            store(v, at + m * LANES, draw_spin(a, boltzmann(a), by[m]))
+            at = (block * v.shape[1] + TILE * tile + m) * LANES
+            a = load(v, at)
+            store(v, at, draw_spin(a, boltzmann(a), words[m]))
 
 
 @njit(nogil=True, error_model="numpy")
 def _anneal(
-    halves, flips, sweeps, up, down, slope_v, slope_h, base_v, base_h, betas, differences, seed, sides,
+    flips, sweeps, up, down, slope_v, slope_h, base_v, base_h, betas, differences, seed, sides,
     first_chain, v, h, log_weights, joint, from_step, to_step, fresh,
 ):  # fmt: skip
     steps = len(betas) - 1
     k0, k1 = seed & LOW, seed >> WORD
-    side_v, side_h, side_j = uint64(sides[0]), uint64(sides[1]), uint64(sides[2])
+    side_v, side_h = uint64(sides[0]), uint64(sides[1])
     zero = splat(betas[0] - betas[0])  # of the right type
-    one, far = zero + 1.0, zero + 2.0**32
-    words = earlier = no_words()
+    one = zero + 1.0
     together = 1 if flips is None else 2  # blocks carried side by side
     for first in range(0, v.shape[0], together):
         for block in range(first, first + together):
@@ -82,7 +74,7 @@ def _anneal(
                 chain = lane_numbers() + uint64(first_chain + block * LANES)
                 for unit in range(v.shape[1]):
                     store(v, (block * v.shape[1] + unit) * LANES, under(base_v, betas[0], zero, unit))
-                _draw_all(halves, v, block, chain, uint64(0), side_v, k0, k1)
+                _draw_all(v, block, chain, uint64(0), side_v, k0, k1)
         for k in range(from_step + 1, to_step + 1):
             beta, beta_before, difference = betas[k], betas[k - 1], differences[k - 1]
             per_step = 1.0 / difference
@@ -100,9 +92,8 @@ def _anneal(
                 weight, linear, drawn = weight + rise_v, zero, zero
                 for tile in range(h.shape[1] // TILE):
                     slopes = fields(up, v, at_v, tile, four(slope_h, tile))
-                    earlier = earlier_words(joint, halves, earlier, chain, uint64(k - 1), tile, side_j, k0, k1)
-                    words = tile_words(halves, words, chain, uint64(k), tile, side_h, k0, k1)
-                    nearest, drawn_before = far, drawn
+                    earlier = words_of(joint, chain, uint64(k - 1), uint64(tile), k0, k1)
+                    words = philox(chain, uint64(k), uint64(tile), side_h, k0, k1)
                     for m in range(TILE):
                         unit = TILE * tile + m
                         now, before = (
@@ -115,22 +106,7 @@ def _anneal(
                         top, bottom = fma(top, e, top), fma(bottom, e_before, bottom)
                         if joint is not None:  # AIS: h·slope, with h from P_{k−1}(h|v)
                             drawn = fma(draw_spin(before, e_before, earlier[m]), slopes[m], drawn)
-                            if halves is not None:
-                                nearest = nearer(nearest, margin_of(halves, e_before, earlier[m]))
                         store(h, at_h + unit * LANES, draw_spin(now, e, words[m]))
-                        if halves is not None:
-                            nearest = nearer(nearest, margin_of(halves, e, words[m]))
-                    if halves is not None and is_open(nearest):
-                        by = all_bits(halves, chain, uint64(k), tile, side_h, k0, k1)
-                        for m in range(TILE):
-                            now = under(base_h, beta, slopes[m], TILE * tile + m)
-                            store(h, at_h + (TILE * tile + m) * LANES, draw_spin(now, boltzmann(now), by[m]))
-                        if joint is not None:
-                            drawn = drawn_before
-                            by = all_bits(halves, chain, uint64(k - 1), tile, side_j, k0, k1)
-                            for m in range(TILE):
-                                before = under(base_h, beta_before, slopes[m], TILE * tile + m)
-                                drawn = fma(draw_spin(before, boltzmann(before), by[m]), slopes[m], drawn)
                     if tile % FLUSH == FLUSH - 1:
                         weight = weight + widen(linear) * difference + widen(log(top / bottom))
                         linear, top, bottom = zero, one, one
@@ -157,7 +133,7 @@ def _anneal(
                         sweep_flips(flips, sweep, base_h, slope_h, beta, chains, uint64(k), k0, k1, v, at_v, h, at_h)
                 for block in range(first, first + together):
                     chain = lane_numbers() + uint64(first_chain + block * LANES)
-                    _draw_all(halves, v, block, chain, uint64(k), side_v, k0, k1)
+                    _draw_all(v, block, chain, uint64(k), side_v, k0, k1)
 
 
 @kernel(error_model="numpy")
@@ -165,11 +141,11 @@ def anneal_blocks(model, first_chain, v, h, log_weights, joint, from_step, to_st
     """Carry the blocks in v, h, log_weights and joint from one step of 0 … K to another.
 
     `model` is a `population.Model`. v is first drawn from the base if `fresh` is 1. `log_weights` are those of
-    mAIS; `joint`, of the same shape, takes those of AIS along the same path. Halves, flips, bases and `joint` are
-    None or not at compile time.
+    mAIS; `joint`, of the same shape, takes those of AIS along the same path. Flips, bases and `joint` are None
+    or not at compile time.
     """
     _anneal(
-        model.halves, model.flips, model.sweeps, model.up, model.down, model.slope_v, model.slope_h,
-        model.base_v, model.base_h, model.betas, model.differences, model.seed, model.sides,
+        model.flips, model.sweeps, model.up, model.down, model.slope_v, model.slope_h, model.base_v, model.base_h,
+        model.betas, model.differences, model.seed, model.sides,
         first_chain, v, h, log_weights, joint, from_step, to_step, fresh,
     )  # fmt: skip

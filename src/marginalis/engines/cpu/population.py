@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ...checks import Array
-from ...random import HALVES, HIDDEN, JOINT, VISIBLE
+from ...random import HIDDEN, VISIBLE
 from ...sampling.plan import Plan
 from ...sampling.signed import signed_path
 from ...simd.draws import TILE
@@ -26,7 +26,6 @@ JOB_BYTES = 1 << 20  # states of the chains that are advanced together
 class Model(NamedTuple):
     """A plan in the kernel's terms, spins throughout; what is None is left out when the kernel is compiled."""
 
-    halves: bool | None  # whether units are drawn by halves
     flips: tuple[np.ndarray, ...] | None  # weights as the Metropolis sweeps read them
     sweeps: int
     up: tuple[np.ndarray, ...]  # weights into the summed-out side
@@ -38,7 +37,7 @@ class Model(NamedTuple):
     betas: np.ndarray
     differences: Array  # β_k − β_{k−1}
     seed: np.uint64
-    sides: tuple[int, ...]  # of the addresses of random bits: visible, hidden, and the h of the joint state
+    sides: tuple[int, int]
 
 
 class Prepared(NamedTuple):
@@ -71,9 +70,7 @@ def prepare(plan: Plan) -> Prepared:
         up, down = pack_tables(_with_slopes(path.weights, slope_v, len(slope_h))), pack_tables(path.weights.T)
     else:
         up, down = pack(path.weights, dtype), pack(path.weights.T, dtype)
-    halves = plan.draws == "halves"
     laid_out = Model(
-        halves or None,
         pack_flips(path.weights, up, dtype) if plan.transition == "metropolis" else None,
         plan.sweeps,
         up,
@@ -85,7 +82,7 @@ def prepare(plan: Plan) -> Prepared:
         plan.betas.astype(dtype),
         np.diff(plan.betas),
         np.uint64(plan.seed),
-        tuple(side + HALVES * halves for side in ((HIDDEN, VISIBLE, JOINT) if swap else (VISIBLE, HIDDEN, JOINT))),
+        (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN),
     )
     entries = path.weights.nnz if sp.issparse(path.weights) else path.weights.size
     operations = (1 if looked_up else 2 + 20 * plan.sweeps) * entries + 40 * model.n_variables

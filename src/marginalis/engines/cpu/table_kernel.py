@@ -7,8 +7,7 @@ have all their tables made once per call; of large ones those of a slice of the 
 which costs little beside their use. The sums are of integers, hence the same whatever is sliced or taken together.
 
 What follows the fields is as in `anneal_kernel`, except that a draw yields a bit, four of which are the next index,
-and that exp(−2|a|) under the β before is found from that under β where the step is small. Units may be drawn by halves
-(`simd.halves`): a tile of four with a draw that 16 bits leave open is then drawn again.
+and that exp(−2|a|) under the β before is found from that under β where the step is small.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from __future__ import annotations
 from numba import njit, uint32, uint64
 
 from ...simd.cache import kernel
-from ...simd.draws import CALLED, INLINE, LOW, TILE, TWICE_LOG2_E, WORD, boltzmann
+from ...simd.draws import CALLED, INLINE, LOW, TILE, TWICE_LOG2_E, WORD, boltzmann, philox
 from ...simd.functions import SMALL, below_zero, draw_spin, exp2_nonpositive, log, rise, times_exp2
-from ...simd.halves import all_bits, is_open, margin_of, nearer, no_words, tile_words
-from ...simd.lookup import COLUMNS, SPINS, append_spin, as_numbers, lookups, table_of
+from ...simd.lookup import COLUMNS, SPINS, as_numbers, draw_bit, lookups, table_of
+from ...simd.numbers import uniform
 from ...simd.vector import LANES, fma, lane_numbers, load, scalar, splat, store, widen
-from .anneal_kernel import earlier_words, under
+from .anneal_kernel import under, words_of
 
 PANEL = 16  # tiles of units, whose factors (1 + e) one logarithm takes
 SLICE = 32  # tables of a sum that are made at a time
@@ -120,45 +119,6 @@ def _plus_rise(linear, base, now, before, slope, per_step):
 
 
 @njit(**INLINE)
-def _slope(sums, at, scale, slopes, unit, like):
-    """Return the slope in β of the field of a unit, whose sums lie at `at`."""
-    return fma(as_numbers(load(sums, at), like), scale[unit], splat(slopes[unit]))
-
-
-@njit(**INLINE)
-def _draw_tile(halves, sums, at, scale, slopes, base, beta, tile, words, far):
-    """Draw four units, whose sums lie from `at`; returns their bits, and how near a draw was to its threshold."""
-    bits, nearest = splat(uint32(0)), far
-    for m in range(TILE):
-        unit = TILE * tile + m
-        a, e = _factor(base, beta, _slope(sums, at + m * LANES, scale, slopes, unit, far), unit)
-        margin = margin_of(halves, e, words[m])
-        bits = append_spin(bits, a, margin)
-        if halves is not None:
-            nearest = nearer(nearest, margin)
-    return bits, nearest
-
-
-@njit(**CALLED)
-def _redraw(sums, at, scale, slopes, base, beta, tile, lead, step, side, k0, k1, x, into):
-    """Draw four units by halves once more, with all their random bits, for the chains from `lead`; x keeps them."""
-    words = all_bits(True, lane_numbers() + lead, uint64(step), tile, side, k0, k1)
-    store(x, into, _draw_tile(None, sums, at, scale, slopes, base, beta, tile, words, splat(beta))[0])
-
-
-@njit(**CALLED)
-def _redraw_joint(sums, at, scale, slopes, base, beta, tile, lead, step, side, k0, k1, drawn):
-    """Add h·slope of four units to `drawn`, with h of the joint state drawn as by `_redraw`."""
-    words = all_bits(True, lane_numbers() + lead, uint64(step), tile, side, k0, k1)
-    for m in range(TILE):
-        unit = TILE * tile + m
-        slope = _slope(sums, at + m * LANES, scale, slopes, unit, drawn)
-        _, e = _factor(base, beta, slope, unit)
-        drawn = fma(draw_spin(under(base, beta, slope, unit), e, words[m]), slope, drawn)
-    return drawn
-
-
-@njit(**INLINE)
 def _reach(slope, scale):
     """Return a bound of the slopes of all fields."""
     reach = 0.0
@@ -172,29 +132,27 @@ def _reach(slope, scale):
 
 @njit(**CALLED)
 def _weigh_panel(
-    near, halves, up, panel, base_h, slope_h, beta, beta_before, difference, k, side_h, side_j, k0, k1, first_chain,
-    first, last, sums, h, log_weights, joint,
+    near, up, panel, base_h, slope_h, beta, beta_before, difference, k, side_h, k0, k1, first_chain, first, last, sums,
+    h, log_weights, joint,
 ):  # fmt: skip
     """Add ln λ_k of the units of a panel to the weights of the blocks from `first` to `last`, and draw the units."""
     zero = splat(beta - beta)
-    one, far = zero + 1.0, zero + 2.0**32
-    words = earlier = no_words()
+    one = zero + 1.0
     per_sums, tiles_h = sums.shape[1] * LANES, h.shape[1]
     per_step = 1.0 / difference
     for block in range(first, last):
-        lead = uint64(first_chain + block * LANES)
-        chain = lane_numbers() + lead
+        chain = lane_numbers() + uint64(first_chain + block * LANES)
         at_sums = (block - first) * per_sums
         weight = load(log_weights, block * LANES)
         linear, top, bottom, drawn = zero, one, one, zero
         for tile in range(PANEL * panel, min(PANEL * (panel + 1), tiles_h)):
-            words = tile_words(halves, words, chain, uint64(k), tile, side_h, k0, k1)
-            earlier = earlier_words(joint, halves, earlier, chain, uint64(k - 1), tile, side_j, k0, k1)
-            here = at_sums + TILE * (tile - PANEL * panel) * LANES
-            bits, nearest, drawn_before = splat(uint32(0)), far, drawn
+            words = philox(chain, uint64(k), uint64(tile), side_h, k0, k1)
+            earlier = words_of(joint, chain, uint64(k - 1), uint64(tile), k0, k1)
+            bits = splat(uint32(0))
             for m in range(TILE):
                 unit = TILE * tile + m
-                slope = _slope(sums, here + m * LANES, up[3], slope_h, unit, zero)
+                here = at_sums + (unit - TILE * PANEL * panel) * LANES
+                slope = fma(as_numbers(load(sums, here), zero), up[3][unit], splat(slope_h[unit]))
                 now, e = _factor(base_h, beta, slope, unit)
                 e_before = _factor_before(base_h, near, beta_before, difference, slope, unit, e)
                 before = under(base_h, beta_before, slope, unit)
@@ -203,20 +161,8 @@ def _weigh_panel(
                 top, bottom = fma(top, e, top), fma(bottom, e_before, bottom)
                 if joint is not None:  # AIS: h·slope, with h from P_{k−1}(h|v)
                     drawn = fma(draw_spin(before, e_before, earlier[m]), slope, drawn)
-                    if halves is not None:
-                        nearest = nearer(nearest, margin_of(halves, e_before, earlier[m]))
-                margin = margin_of(halves, e, words[m])
-                bits = append_spin(bits, now, margin)
-                if halves is not None:
-                    nearest = nearer(nearest, margin)
-            into = (block * tiles_h + tile) * LANES
-            store(h, into, bits)
-            if halves is not None and is_open(nearest):
-                _redraw(sums, here, up[3], slope_h, base_h, beta, tile, lead, k, side_h, k0, k1, h, into)
-                if joint is not None:
-                    drawn = _redraw_joint(
-                        sums, here, up[3], slope_h, base_h, beta_before, tile, lead, k - 1, side_j, k0, k1, drawn_before
-                    )
+                bits = draw_bit(bits, now, e, uniform(words[m], zero))
+            store(h, (block * tiles_h + tile) * LANES, bits)
         weight = weight + widen(linear) * difference + widen(log(top / bottom))
         on_joint = widen(drawn)
         if panel == len(up[1]) - 1:  # the last sum is of v with its own slopes
@@ -230,32 +176,33 @@ def _weigh_panel(
 
 
 @njit(**CALLED)
-def _draw_panel(halves, down, panel, base_v, slope_v, beta, k, side_v, k0, k1, first_chain, first, last, sums, v):
+def _draw_panel(down, panel, base_v, slope_v, beta, k, side_v, k0, k1, first_chain, first, last, sums, v):
     """Draw the units of a panel of the sampled side in the blocks from `first` to `last`."""
-    far = splat(beta - beta) + 2.0**32
-    words = no_words()
+    zero = splat(beta - beta)
     per_sums, tiles_v = sums.shape[1] * LANES, v.shape[1]
     for block in range(first, last):
-        lead = uint64(first_chain + block * LANES)
-        chain = lane_numbers() + lead
+        chain = lane_numbers() + uint64(first_chain + block * LANES)
         at_sums = (block - first) * per_sums
         for tile in range(PANEL * panel, min(PANEL * (panel + 1), tiles_v)):
-            words = tile_words(halves, words, chain, uint64(k), tile, side_v, k0, k1)
-            here, into = at_sums + TILE * (tile - PANEL * panel) * LANES, (block * tiles_v + tile) * LANES
-            bits, nearest = _draw_tile(halves, sums, here, down[3], slope_v, base_v, beta, tile, words, far)
-            store(v, into, bits)
-            if halves is not None and is_open(nearest):
-                _redraw(sums, here, down[3], slope_v, base_v, beta, tile, lead, k, side_v, k0, k1, v, into)
+            words = philox(chain, uint64(k), uint64(tile), side_v, k0, k1)
+            bits = splat(uint32(0))
+            for m in range(TILE):
+                unit = TILE * tile + m
+                here = at_sums + (unit - TILE * PANEL * panel) * LANES
+                slope = fma(as_numbers(load(sums, here), zero), down[3][unit], splat(slope_v[unit]))
+                a, e = _factor(base_v, beta, slope, unit)
+                bits = draw_bit(bits, a, e, uniform(words[m], zero))
+            store(v, (block * tiles_v + tile) * LANES, bits)
 
 
 @njit(nogil=True, error_model="numpy")
 def _anneal(
-    halves, up, down, slope_v, slope_h, base_v, base_h, betas, differences, seed, sides,
+    up, down, slope_v, slope_h, base_v, base_h, betas, differences, seed, sides,
     first_chain, v, h, sums, tables, log_weights, joint, from_step, to_step, fresh,
 ):  # fmt: skip
     steps = len(betas) - 1
     k0, k1 = seed & LOW, seed >> WORD
-    side_v, side_h, side_j = uint64(sides[0]), uint64(sides[1]), uint64(sides[2])
+    side_v, side_h = uint64(sides[0]), uint64(sides[1])
     zero = splat(betas[0] - betas[0])
     tiles_v = v.shape[1]
     of_up, of_down = up[2][-1], down[2][-1]
@@ -271,11 +218,11 @@ def _anneal(
             for block in range(first, last):
                 chain = lane_numbers() + uint64(first_chain + block * LANES)
                 for tile in range(tiles_v):
-                    words = all_bits(halves, chain, uint64(0), tile, side_v, k0, k1)
+                    words = philox(chain, uint64(0), uint64(tile), side_v, k0, k1)
                     bits = splat(uint32(0))
                     for m in range(TILE):
                         a = under(base_v, betas[0], zero, TILE * tile + m)
-                        bits = append_spin(bits, a, margin_of(None, boltzmann(a), words[m]))
+                        bits = draw_bit(bits, a, boltzmann(a), uniform(words[m], zero))
                     store(v, (block * tiles_v + tile) * LANES, bits)
         for k in range(from_step + 1, to_step + 1):
             beta, beta_before, difference = betas[k], betas[k - 1], differences[k - 1]
@@ -284,19 +231,19 @@ def _anneal(
                 _sum_panel(up, panel, ready_up, tables, v, first, last, sums)
                 if near:
                     _weigh_panel(
-                        1, halves, up, panel, base_h, slope_h, beta, beta_before, difference, k, side_h, side_j, k0, k1,
-                        first_chain, first, last, sums, h, log_weights, joint,
+                        1, up, panel, base_h, slope_h, beta, beta_before, difference, k, side_h, k0, k1, first_chain,
+                        first, last, sums, h, log_weights, joint,
                     )  # fmt: skip
                 else:
                     _weigh_panel(
-                        None, halves, up, panel, base_h, slope_h, beta, beta_before, difference, k, side_h, side_j,
-                        k0, k1, first_chain, first, last, sums, h, log_weights, joint,
+                        None, up, panel, base_h, slope_h, beta, beta_before, difference, k, side_h, k0, k1, first_chain,
+                        first, last, sums, h, log_weights, joint,
                     )  # fmt: skip
             if k < steps:
                 for panel in range(len(down[1])):
                     _sum_panel(down, panel, ready_down, tables, h, first, last, sums)
                     _draw_panel(
-                        halves, down, panel, base_v, slope_v, beta, k, side_v, k0, k1, first_chain, first, last, sums, v
+                        down, panel, base_v, slope_v, beta, k, side_v, k0, k1, first_chain, first, last, sums, v
                     )
 
 
@@ -308,7 +255,7 @@ def anneal_tables(model, first_chain, v, h, sums, tables, log_weights, joint, fr
     side by side, `tables` for those of a slice, or for all.
     """
     _anneal(
-        model.halves, model.up, model.down, model.slope_v, model.slope_h, model.base_v, model.base_h, model.betas,
+        model.up, model.down, model.slope_v, model.slope_h, model.base_v, model.base_h, model.betas,
         model.differences, model.seed, model.sides,
         first_chain, v, h, sums, tables, log_weights, joint, from_step, to_step, fresh,
     )  # fmt: skip
