@@ -201,9 +201,9 @@ def test_a_mixture_that_is_far_off_is_given_up(plans, monkeypatch):
 def test_the_plan_is_usually_enough(plans):
     """Nine tenths of the tolerance are aimed at, so that few runs need more chains."""
     model = rbm_gaussian(8, 12, temperature=0.5, seed=1)
-    runs = [mg.estimate(model, tolerance=0.03, steps=40, seed=seed) for seed in range(20)]
+    runs = [mg.estimate(model, tolerance=0.01, steps=40, seed=seed) for seed in range(20)]
     assert np.mean([len(r.record.runs) == 1 for r in runs]) > 0.7
-    assert np.mean([half_width(r) for r in runs]) > 0.75 * 0.03  # nor many more than needed
+    assert np.mean([half_width(r) for r in runs]) > 0.75 * 0.01  # nor many more than needed
 
 
 def test_more_chains_are_joined(monkeypatch):
@@ -250,7 +250,7 @@ def test_batches_change_nothing(plans, monkeypatch):
 def test_any_tolerance_is_a_number(tolerance, options):
     r = mg.estimate(rbm_gaussian(4, 5), tolerance=tolerance, **options)
     assert half_width(r) < 1.0
-    assert r.chains == 256
+    assert r.chains == 512  # as many again, for next to nothing
 
 
 def test_a_budget_does_not_pay_for_the_start(monkeypatch):

@@ -45,6 +45,7 @@ _EVEN_ENOUGH = 1.5  # relative variance of the weights that ends the pilots,
 _UNEVEN = 2.0  # and up to which a plan may be the cheapest
 _WHOLE = 32  # chains are counted in these: blocks of the engines, whole populations
 _LEAST_CHAINS = 256  # fewer would save little time and cost the interval its credit
+_LITTLE = 2e8  # operations that chains beyond those needed may take: stopping as the interval fits flatters it a little
 _RESAMPLED_FROM = 256  # steps that leave the weights uneven,
 _RESAMPLED_ABOVE = 2048  # times their relative variance: the chains go in populations,
 _POPULATION = 32  # so many in each,
@@ -288,11 +289,13 @@ class Work:
             fitting = [k for k in in_time if k > self.doubted and chains(k) <= _MOST_CHAINS]
             limit = _UNEVEN if self.size == 1 else _EVEN_POPULATIONS
             even = [k for k in fitting if unevenness(k) <= limit] or in_time[-1:]
-            # of plans that cost about the same, the one with even weights is easier to vouch for; and what uneven
-            # populations lose to each other comes on top of 1/K
-            penalty = 0.1 if self.size == 1 else 1.0
-            self.stretch(min(even, key=lambda k: k * chains(k) * (1.0 + penalty * unevenness(k))))
-        number = min(chains(self.plan.steps), _MOST_CHAINS)
+            # even weights are easier to vouch for; what uneven populations lose to each other comes on top of 1/K
+            worse = 0.1 if self.size == 1 else 1.0
+            self.stretch(min(even, key=lambda k: k * chains(k) * (1.0 + worse * unevenness(k))))
+        number = chains(self.plan.steps)
+        if self.plan.remainder.model is not None:
+            cheap = self.whole * int(_LITTLE / (self.plan.operations * self.plan.steps * self.whole))
+            number = min(max(number, min(2 * number, cheap)), _MOST_CHAINS)
         if self.size > 1:  # a few populations foretell it roughly: some first, then as many as those ask for
             number = max(least, self.whole * math.ceil(number / _SOME_FIRST / self.whole))
         logger.info("then: %d steps, %d chains", self.plan.steps, number)
@@ -307,8 +310,7 @@ class Work:
         done, result = 0, None
         batch = chains if seconds < _SHORT or self.deadline == math.inf else min(chains, max(_LEAST_CHAINS, self.size))
         while result is None or (done < chains and self.left() > 0.0):
-            part = replace(self.part(batch), first_chain=self.used)
-            share = batch / chains
+            part, share = replace(self.part(batch), first_chain=self.used), batch / chains
             fresh = run_plan(
                 part,
                 self.workers,
