@@ -204,6 +204,15 @@ def test_ascii_terminals(model, arguments):
     assert done.stdout.isascii()
 
 
+def test_a_plain_c_locale(model):
+    """There Python writes what it cannot encode as an error, though its streams are not called strict."""
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii:surrogateescape"}
+    words = [sys.executable, "-m", "marginalis", "estimate", model, "--steps", "2"]
+    done = subprocess.run(words, capture_output=True, env={**os.environ, **plain})
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.isascii()
+
+
 @pytest.mark.parametrize(
     ("arguments", "method"),
     [

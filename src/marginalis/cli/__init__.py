@@ -25,7 +25,7 @@ def main() -> None:
     """Run the command line; errors become one line on stderr and an exit code."""
     _on_signals(_leave_at_once)
     for stream in (sys.stdout, sys.stderr):
-        if getattr(stream, "errors", None) == "strict":  # an ASCII terminal shows ? for ±
+        if getattr(stream, "errors", None) in ("strict", "surrogateescape"):  # an ASCII terminal shows ? for ±
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
         code = _run()
