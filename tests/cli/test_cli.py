@@ -64,7 +64,7 @@ def test_tolerance(model):
     result = json.loads(done.stdout)
     assert result["interval"][1] - result["interval"][0] <= 0.1
     assert result["schedule"] == "adaptive"
-    assert "pilot: 32 steps" in done.stderr
+    assert "steps, relative variance of the weights" in done.stderr
 
 
 def test_bases_and_schedules(model, tmp_path):
