@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from marginalis.random import HALVES, HALVES_REST, HIDDEN, JOINT, PLANES, VISIBLE, philox, uniforms
+from marginalis.random import HIDDEN, JOINT, PLANES, VISIBLE, philox, uniforms
 from marginalis.sampling.options import DRAWS
 
 # Known answers for philox4x32-10 distributed with Random123 (Salmon, Moraes, Dror, Shaw 2011).
@@ -28,19 +28,10 @@ def word(chain, step, group, side, number):
     return int(philox((chain, step, group, side), (7, 0))[number])
 
 
-def half(chain, step, group, side, place):
-    """Half `place` of eight of a call: the upper ones of its words first."""
-    upper = place < 4
-    return word(chain, step, group, side, place % 4) >> (16 if upper else 0) & 0xFFFF
-
-
 def by_hand(draws, chain, step, side, unit):
     """The 32 bits of a unit, as the table of addresses says."""
     if draws == "words":
         return word(chain, step, unit // 4, side, unit % 4)
-    if draws == "halves":
-        high, low = (half(chain, step, unit // 8, side + added, unit % 8) for added in (HALVES, HALVES_REST))
-        return high * 2**16 + low
     planes = [word(chain // 32, step, 8 * unit + p // 4, side + PLANES, p % 4) for p in range(32)]
     return int("".join(str(plane >> chain % 32 & 1) for plane in planes), 2)
 

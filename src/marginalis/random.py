@@ -5,16 +5,12 @@ alone. So a result does not depend on threads, blocks or the order of work, and 
 compared draw for draw. The counter is (chain, step, unit // 4, side); the four words it yields serve
 four neighbouring units; the key is the seed.
 
-That is how the 32 bits of a unit are put together by default (``draws="words"``). Two further streams put them
-together for kernels that look at few of them; each has addresses of its own, and all 32 bits are as random:
+That is how the 32 bits of a unit are put together by default (``draws="words"``). Another stream puts them together
+for kernels that look at few of them, from addresses of its own; all 32 bits are as random. By ``"planes"`` one word is
+one bit of 32 neighbouring chains: bit 31 − p of a unit is bit chain % 32 of word p % 4 of (chain // 32, step,
+8·unit + p // 4, side + PLANES), so that plane p = 0 is the highest bit of the uniform.
 
-- ``"halves"``: one call serves the upper 16 bits of eight units: those of unit 8g + 4i + m are half i (0 is the upper
-  one) of word m of (chain, step, g, side + HALVES). Its lower 16 bits, which matter about once in 2^16 draws, lie
-  likewise in the words of (chain, step, g, side + HALVES_REST).
-- ``"planes"``: one word is one bit of 32 neighbouring chains. Bit 31 − p of a unit is bit chain % 32 of word p % 4 of
-  (chain // 32, step, 8·unit + p // 4, side + PLANES), so that plane p = 0 is the highest bit of the uniform.
-
-Chains draw their units by these, from their start on, Metropolis proposals included, and so do pilots and the reverse
+Chains draw their units by it, from their start on, Metropolis proposals included, and so do pilots and the reverse
 process. What belongs to no unit (resampling, the component of a mixture) and exact samples are always words.
 """
 
@@ -40,8 +36,7 @@ RESAMPLE = 4  # of a population, whose number is that of its first chain
 MIXTURE = 5  # the component of a mixture that a path starts from
 METROPOLIS = 16  # proposals of the first sweep; the next sweep takes the next number
 
-# Added to the side where units are drawn by halves or planes
-HALVES, HALVES_REST, PLANES = 1 << 28, 1 << 29, 1 << 30
+PLANES = 1 << 30  # added to the side where units are drawn by planes
 _TOGETHER = 32  # chains whose bits are one word of planes
 
 # Purposes of other streams than a run's own (see `stream`)
@@ -70,15 +65,9 @@ def uniforms(seed: int, chains: NDArray[np.uint64], step: int, side: int, units:
         counter = (first[:, None], np.uint64(step), groups[None, :], np.uint64(side + added))
         return np.stack(np.broadcast_arrays(*philox(counter, (seed & MASK, seed >> 32))), axis=-1)
 
-    def halves(added: int) -> NDArray[np.uint64]:
-        found = words(chains, 8, added)
-        return np.stack([found >> np.uint64(16), found & np.uint64(0xFFFF)], axis=2)
-
     bits: Any
     if draws == "words":
         bits = words(chains, 4)
-    elif draws == "halves":
-        bits = halves(HALVES) << np.uint64(16) | halves(HALVES_REST)
     else:
         groups, at = np.unique(chains // np.uint64(_TOGETHER), return_inverse=True)
         planes = words(groups, 1 / 8, PLANES).reshape(len(groups), units, 32)

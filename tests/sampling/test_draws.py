@@ -97,10 +97,10 @@ def test_command_line(tmp_path):
     model = couplings("spin")
     mg.save(model, tmp_path / "m.npz")
     words = ["estimate", tmp_path / "m.npz", "--steps", 4, "--chains", 40, "--json"]
-    done = command(*words, "--draws", "halves", "--out", tmp_path / "r.npz")
-    assert json.loads(done.stdout)["draws"] == "halves"
-    assert json.loads(done.stdout)["log_z"] == mg.estimate(model, steps=4, chains=40, draws="halves").log_z
+    done = command(*words, "--draws", "planes", "--out", tmp_path / "r.npz")
+    assert json.loads(done.stdout)["draws"] == "planes"
+    assert json.loads(done.stdout)["log_z"] == mg.estimate(model, steps=4, chains=40, draws="planes").log_z
     assert command(*words, "--out", tmp_path / "s.npz", "--first-chain", 40).returncode == 0
     joined = command("join", tmp_path / "r.npz", tmp_path / "s.npz")
     assert joined.returncode == 2
-    assert "one draws by halves, the other by words" in joined.stderr
+    assert "one draws by planes, the other by words" in joined.stderr

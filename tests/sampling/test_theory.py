@@ -28,9 +28,7 @@ def test_path_sums_match_the_reference(path_moments, method):
     assert found.mean_log == pytest.approx(expected["E_lnW"], rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("engine", "draws"), [("numpy", "words"), ("numba", "words"), ("numpy", "halves"), ("numpy", "planes")]
-)
+@pytest.mark.parametrize(("engine", "draws"), [("numpy", "words"), ("numba", "words"), ("numpy", "planes")])
 @pytest.mark.parametrize("method", METHODS)
 def test_sampler_has_the_exact_moments(path_moments, method, engine, draws):
     """Mean, second moment and mean logarithm of the sampled weights, in standard errors."""

@@ -25,7 +25,7 @@ from .base import Base
 Method = Literal["mais", "mais-v", "mais-h", "ais"]
 Transition = Literal["gibbs", "metropolis"]
 Precision = Literal["single", "double"]
-Draws = Literal["words", "halves", "planes"]
+Draws = Literal["words", "planes"]
 Engine = Literal["auto", "numpy", "numba", "cuda"]
 
 METHODS: tuple[str, ...] = get_args(Method)
@@ -83,8 +83,8 @@ class PlanOptions(TypedDict, total=False):
     ]
     draws: Annotated[
         Draws,
-        "which random numbers units are drawn by: 'words', 32 bits of their own each; 'planes', another stream, as "
-        "random, by which lattices are faster; or 'halves', a third, which has no kernel (see the page on speed)",
+        "which random numbers units are drawn by: 'words', 32 bits of their own each; or 'planes', another stream, as "
+        "random, by which lattices are faster",
     ]
     engine: Annotated[
         Engine,

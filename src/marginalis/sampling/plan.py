@@ -67,7 +67,7 @@ class Plan:
     mixture: Mixture | None = None  # that the sampled side starts from, in the place of the base
     start: Array | None = None  # states of the sampled side, a row per chain; drawn from P_0 without them
     start_log_weights: Array | None = None  # of these chains, from an earlier run; 0 without them
-    draws: str = "words"  # which random numbers units are drawn by: "words", "halves" or "planes"
+    draws: str = "words"  # which random numbers units are drawn by: "words" or "planes"
     devices: tuple[int, ...] = (0,)  # numbers of the GPUs, for the engine that runs there
 
     @property

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from ...checks import Array
 from ...random import HIDDEN, PLANES, VISIBLE
@@ -216,6 +217,10 @@ class PlanesPopulation(LatticePopulation):
         words = words.reshape(len(words), LANES, -1, TOGETHER // 8)
         bits = np.unpackbits(words, axis=3, bitorder="little").transpose(0, 1, 3, 2)
         return 2.0 * bits.reshape(-1, bits.shape[3])[self.lead :].astype(np.float64) - 1.0
+
+    def choose(self, ancestors: NDArray[np.int64]) -> None:
+        """Go on from the states of these chains, one for each; log-weights stay where they are."""
+        self._set_states(self.states()[ancestors])
 
     def _set_states(self, states: Array) -> None:
         self.spins_v[:, :-1] = self._words((states - self.prepared.offset) / self.prepared.scale > 0)

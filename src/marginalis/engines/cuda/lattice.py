@@ -44,7 +44,7 @@ class LaidOut(NamedTuple):
 
 def serves(plan: Plan) -> bool:
     """Whether a plan is for this kernel."""
-    return plan.draws != "halves" and has_one_coupling(plan)
+    return has_one_coupling(plan)
 
 
 def _both_ways(weights: Any) -> tuple[Any, Any]:
