@@ -11,7 +11,8 @@ one bit of 32 neighbouring chains: bit 31 − p of a unit is bit chain % 32 of w
 8·unit + p // 4, side + PLANES), so that plane p = 0 is the highest bit of the uniform.
 
 Chains draw their units by it, from their start on, Metropolis proposals included, and so do pilots and the reverse
-process. What belongs to no unit (resampling, the component of a mixture) and exact samples are always words.
+process. Second opinions, exact samples, and what belongs to no unit (resampling, the component of a mixture), are
+always words.
 """
 
 from __future__ import annotations

@@ -75,6 +75,14 @@ def test_a_path_from_a_mixture_goes_to_the_reference(plans):
     assert plans[-1].engine == "numpy"
 
 
+def test_second_opinions_have_kernels(plans, monkeypatch):
+    monkeypatch.setattr("marginalis.answers.paths.soon", lambda *ignored: None)
+    mg.estimate(mg.ising_grid((4, 4), coupling=0.3, periodic=True), draws="planes", chains=100)
+    asked = [plan for plan in plans if plan.mixture is not None]
+    assert {(plan.draws, plan.engine) for plan in asked} == {("words", "numba")}
+    assert plans[-1].draws == "planes"
+
+
 def test_runs_of_two_streams_are_not_mixed(tmp_path):
     model = couplings("spin")
     options = dict(steps=4, chains=40, seed=1)

@@ -214,6 +214,7 @@ class Panel:
             seed=stream(plan.seed, OPINION),
             resample=0.0,
             populations=0,
+            draws="words",  # which every path has a kernel for
         ).settled("auto")
         width = len(plan.oriented()[0].visible_bias)
         measure = the_states if width <= _LARGE else None

@@ -327,4 +327,4 @@ class Work:
 
 def _more(chains: int, ratio: float) -> int:
     """Return how many chains to add for an interval `ratio` times as wide as it should be."""
-    return max(chains // 10, math.ceil(chains * (1.1 * min(ratio, 4.0) ** 2 - 1.0)))
+    return max(chains // 10, math.ceil(chains * (1.05 * min(ratio, 4.0) ** 2 - 1.0)))
