@@ -103,4 +103,6 @@ def _leave(message: str, code: int) -> NoReturn:
         message = f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
     _said.append(message)
     print(f"marginalis: {message}", file=sys.stderr, flush=True)
+    if code == 130:  # Python's end gives signals back to the system: one more would change the exit code
+        _on_signals(signal.SIG_IGN)
     sys.exit(code)
