@@ -108,7 +108,8 @@ class Work:
         if opinion.betas is None or opinion.log_weights is None or self.size > 1:
             return
         self.plan = replace(self.plan, betas=opinion.betas)
-        self.rate = len(opinion.log_weights) * opinion.steps / opinion.seconds
+        seen = len(opinion.log_weights) * opinion.steps / opinion.seconds  # where it had not to wait for a compiler
+        self.rate = max(seen, self.plan.steps / self.plan.seconds_per_chain)
         self.saw(opinion.steps, confidence.unevenness(opinion.log_weights))
 
     def saw(self, steps: int, unevenness: float) -> None:
@@ -293,9 +294,8 @@ class Work:
             worse = 0.1 if self.size == 1 else 1.0
             self.stretch(min(even, key=lambda k: k * chains(k) * (1.0 + worse * unevenness(k))))
         number = chains(self.plan.steps)
-        if self.plan.remainder.model is not None:
-            cheap = self.whole * int(_LITTLE / (self.plan.operations * self.plan.steps * self.whole))
-            number = min(max(number, min(2 * number, cheap)), _MOST_CHAINS)
+        cheap = self.whole * int(_LITTLE / (self.plan.operations * self.plan.steps * self.whole))
+        number = min(max(number, min(2 * number, cheap)), _MOST_CHAINS)
         if self.size > 1:  # a few populations foretell it roughly: some first, then as many as those ask for
             number = max(least, self.whole * math.ceil(number / _SOME_FIRST / self.whole))
         logger.info("then: %d steps, %d chains", self.plan.steps, number)

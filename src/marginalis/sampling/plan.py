@@ -83,6 +83,8 @@ class Plan:
     @property
     def operations(self) -> float:
         """Rough cost of a step of one chain."""
+        if self.remainder.model is None:
+            return 1.0
         model = self.oriented()[0]
         entries = sum(w.nnz if sp.issparse(w) else w.size for w in (model.weights, model.lateral) if w is not None)
         extra = 0 if self.mixture is None else 8 * self.mixture.fields.size + 60 * self.mixture.components
