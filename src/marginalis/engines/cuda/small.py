@@ -86,20 +86,17 @@ def on_grid(weights: Array, bias: Array, digits: int) -> tuple[Array, Array]:
     return np.rint(weights / grid) * grid, np.rint(bias / grid) * grid
 
 
-def _tables(weights: Array, bias: Array, width: int, spins: int, last_first: bool) -> list[Array]:
-    """Sums of some inputs for each of their states, [state, unit]; the first ones have the bias, too.
+def _tables(weights: Array, bias: Array, width: int, spins: int, last_first: bool) -> Array:
+    """Sums of some inputs for each of their states, [table, state, unit]; the first ones have the bias, too.
 
     A bit of a state is set where a spin is down; the first spin has the lowest bit, or the highest one.
     """
-    found = []
-    for first in range(0, len(weights), spins):
-        part = weights[first : first + spins]
-        if last_first:  # whole tables for the rest, too
-            part = np.pad(part, ((0, spins - len(part)), (0, 0)))[::-1]
-        signs = 1.0 - 2.0 * (np.arange(1 << len(part))[:, None] >> np.arange(len(part)) & 1)
-        table = np.zeros((len(signs), width))
-        table[:, : part.shape[1]] = signs @ part + (bias if first == 0 else 0.0)
-        found.append(table)
+    inputs, units = weights.shape
+    parts = np.zeros((-(-inputs // spins), spins, width))
+    parts.reshape(-1, width)[:inputs, :units] = weights
+    signs = 1.0 - 2.0 * (np.arange(1 << spins)[:, None] >> np.arange(spins) & 1)
+    found: Array = signs @ (parts[:, ::-1] if last_first else parts)  # sums of exact numbers, in any order
+    found[0, :, :units] += bias
     return found
 
 
@@ -116,13 +113,15 @@ def tables(path: SignedPath, weights: Array, group: int, spins: int, digits: int
     for couplings, bias, width in sides:
         made = _tables(*on_grid(couplings, bias, digits), width, spins, last_first=group == 1)
         if group == 1:
-            parts += [table.T for table in made]
-        else:  # a round of units after the other
-            whole = np.concatenate(made)
+            parts.append(made.transpose(0, 2, 1))
+        else:  # a round of units after the other; the last table has no states of inputs that are not there
+            whole = made.reshape(-1, width)[: _states(len(couplings), spins)]
             parts += [whole[:, first : first + 32] for first in range(0, width, 32)]
-    bases = np.pad(path.base_v, (0, width_v - n)), np.pad(path.base_h, (0, width_h - m))
-    numbers = np.concatenate([np.ravel(x) for x in (*parts, *bases)]) + 0.0  # a −0 would look like a negative field
-    return np.pad(numbers, (0, -len(numbers) % 4))  # whole 16 bytes
+    count = sum(x.size for x in parts)
+    numbers = np.zeros(-(-(count + width_v + width_h) // 4) * 4)  # whole 16 bytes
+    np.concatenate([np.ravel(x) for x in parts], out=numbers[:count])
+    numbers[count : count + n], numbers[count + width_v : count + width_v + m] = path.base_v, path.base_h
+    return numbers + 0.0  # a −0 would look like a negative field
 
 
 def threads_per_chain(n: int, m: int, chains: int, multiprocessors: int) -> int:
