@@ -28,7 +28,7 @@ from .table1 import EXPERIMENT as TABLE1
 EXPERIMENTS = {e.name: e for e in (TABLE1, APE_TEMPERATURE, SIZE_RATIO, CONVERGENCE)}
 STORE = "results.sqlite"
 _ON_GPU = 0.02  # seconds of a piece, about
-_PROCESSES = 8  # that feed a GPU: they take turns, so that more are no faster
+_PROCESSES, _THREADS = 8, 2  # of each, that feed a GPU: processes take turns, so that more of them are no faster
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def reproduce(
         raise ValueError(f"experiment is {name!r}; it must be one of {', '.join(EXPERIMENTS)}, all")
     chosen = list(EXPERIMENTS.values()) if name == "all" else [EXPERIMENTS[name]]
     seed = whole(seed, "seed", 0, 2**64 - 1)
-    threads = cores(threads)
+    here = cores(threads)
     plans = []
     for e in chosen:
         count = whole(e.experiments if experiments is None else experiments, "experiments", 1, 10**6)
@@ -83,9 +83,9 @@ def reproduce(
     store = Store(folder / STORE)
     try:
         store.begin({e.name: settings for e, _, _, settings in plans}, resume)
-        if pool is None and engine == "cuda" and threads > 1:
+        if pool is None and engine == "cuda" and here > 1:
             # what a GPU does of a piece takes less time than Python; but processes that share it take turns
-            pool = min(threads, _PROCESSES)
+            pool, threads = min(here, _PROCESSES), _THREADS
         work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None}
         results = [_run(store, folder, e, count, n, settings, seed, engine, work) for e, count, n, settings in plans]
         if export:

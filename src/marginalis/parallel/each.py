@@ -22,7 +22,9 @@ class Calls:
 
     def run(self, part: range, extra: Sequence[Any], threads: int) -> list[Any]:
         """Call the function with some items."""
-        return [self.function(item, lambda fraction: None) for item in extra]
+        found: dict[int, Any] = {}
+        _on_threads(self.function, extra, found.__setitem__, threads, lambda fraction: None)
+        return [found[number] for number in range(len(extra))]
 
 
 def call_each(
@@ -49,6 +51,16 @@ def call_each(
         ledger = Ledger(len(items), seconds)
         share_out(pool, Calls(function), ledger, receive_some, tick, lambda part: items[part.start : part.stop])
         return
+    _on_threads(function, items, receive, threads, tick)
+
+
+def _on_threads(
+    function: Callable[[Any, Tick], Any],
+    items: Sequence[Any],
+    receive: Callable[[int, Any], None],
+    threads: int,
+    tick: Tick,
+) -> None:
     stop = threading.Event()
 
     def heed(fraction: float) -> None:
