@@ -13,6 +13,8 @@ import typer
 from ..display.words import cell_text, heading
 from .common import Json, PoolOption, Threads, app, say
 
+EngineOption = Annotated[str, typer.Option("--engine", help="auto, numpy, numba or cuda.")]
+
 
 @app.command()
 def reproduce(
@@ -26,7 +28,7 @@ def reproduce(
     seed: Annotated[int, typer.Option(help="Seed of models and random numbers.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.")] = False,
     threads: Threads = None,
-    engine: Annotated[str, typer.Option(help="auto, numpy, numba or cuda.")] = "auto",
+    engine: EngineOption = "auto",
     pool: PoolOption = None,
     csv: Annotated[bool, typer.Option("--csv", help="Also export every single result as CSV.")] = False,
     as_json: Json = False,
@@ -63,6 +65,7 @@ def calibrate(
     out: Annotated[Path, typer.Option(help="Folder for the tables.")] = Path("calibration"),
     seed: Annotated[int, typer.Option(help="Seed of models and random numbers.")] = 0,
     threads: Threads = None,
+    engine: EngineOption = "auto",
     pool: PoolOption = None,
     as_json: Json = False,
 ) -> None:
@@ -76,6 +79,7 @@ def calibrate(
         repeats=repeats,
         seed=seed,
         threads=threads,
+        engine=engine,  # type: ignore[arg-type]  # checked there
         pool=pool,
         quick=quick,
         full=full,

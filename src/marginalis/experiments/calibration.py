@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..answers import confidence
-from ..checks import Array, whole
+from ..checks import Array, one_of, whole
 from ..engines import drive
 from ..engines.workers import at_work
 from ..exact import exact_log_z
 from ..formats import files
 from ..parallel.each import call_each
 from ..parallel.threads import Tick
+from ..sampling.options import ENGINES, Engine
 from ..sampling.plan import make_plan
 from . import _csv
 from .calls import judge_calls
@@ -85,6 +86,7 @@ def calibrate(
     seed: int = 0,
     threads: int | None = None,
     pool: Any = None,
+    engine: Engine = "auto",
     quick: bool = False,
     full: bool = False,
     progress: bool | Tick = False,
@@ -92,8 +94,9 @@ def calibrate(
     """Run the study; `repeats` is the number of estimates per cell, where the run is not too long for it.
 
     `quick` takes two kinds of models at a few settings, and no whole calls; `full` more K, N and models, and beside the
-    interval more of those that were tried. `pool` is as in `estimate`: every run is a task.
+    interval more of those that were tried. `pool` and `engine` are as in `estimate`: every run is a task.
     """
+    one_of(engine, ENGINES, "engine")
     if quick and full:
         raise ValueError("quick and full are two studies: choose one")
     scale = QUICK if quick else FULL if full else USUAL
@@ -115,11 +118,11 @@ def calibrate(
     def receive(number: int, judged: list[dict[str, Any]]) -> None:
         found[pieces[number]] = judged
 
-    work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None}
+    work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None, "engine": engine}
     with at_work(work, "calibrate") as (workers, tick):
         items = [piece._replace(case=sendable(piece.case, workers.pool)) for piece in pieces]
-        call_each(partial(_measure, scale, each, seed), items, receive, workers.pool, workers.threads, tick)
-    calls = judge_calls(cases, scale.calls, seed, threads, progress, pool) if scale.calls else []
+        call_each(partial(_measure, scale, each, seed, engine), items, receive, workers.pool, workers.threads, tick)
+    calls = judge_calls(cases, scale.calls, seed, threads, progress, pool, engine) if scale.calls else []
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for piece in pieces:
         for part in found[piece]:
@@ -143,24 +146,24 @@ def _join(parts: Sequence[Any]) -> Any:
     return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else parts[0]
 
 
-def _measure(scale: Scale, repeats: int, seed: int, piece: Piece, heed: Tick) -> list[dict[str, Any]]:
+def _measure(scale: Scale, repeats: int, seed: int, engine: Engine, piece: Piece, heed: Tick) -> list[dict[str, Any]]:
     """Judge every interval on one run: per method and N, what covers ln Z, how wide it is, and what is warned of."""
     case, setting, steps, instance = piece._replace(case=received(piece.case))
     model = case.make(setting, derive(seed, "calibration", case.name, instance) % 2**32)
     chains = max(SHORTEST, min(repeats * scale.chains[-1], scale.longest, scale.work // steps))
     own = derive(seed, "calibration", "chains", case.name, setting, steps, instance)
-    plan = make_plan(model, method="ais", steps=steps, chains=chains, seed=own)
+    make = partial(make_plan, model, steps=steps, seed=own, engine=engine)
+    plan = make(method="ais", chains=chains)
     shift = plan.base.log_z(model) - exact_log_z(model, threads=1)
     found: dict[str, tuple[Array, Sequence[int]]] = {}
     joint, marginal = drive.run_both(plan, 1, heed)
     found["ais"] = joint, scale.chains
     if marginal is None:  # this engine does not carry it along
-        plan = make_plan(model, method="mais", steps=steps, chains=chains, seed=own)
-        marginal = drive.run(plan, 1, heed)
+        marginal = drive.run(make(method="mais", chains=chains), 1, heed)
     found["mais"] = marginal, scale.chains
     if 10 <= steps <= 100:  # where there is something to resample, and not too much of it
         number = repeats * POPULATIONS[-1] // 2
-        plan = make_plan(model, steps=steps, chains=number * POPULATION, seed=own, resample=0.5, populations=number)
+        plan = make(chains=number * POPULATION, resample=0.5, populations=number)
         found["resampled"] = drive.run(plan, 1, heed), POPULATIONS
     return [
         {

@@ -21,6 +21,7 @@ from ..exact import exact_log_z
 from ..models.model import MRF
 from ..parallel.each import call_each
 from ..parallel.threads import Tick
+from ..sampling.options import Engine
 from .experiment import Summary
 from .families import Case, received, sendable
 from .sampling import derive
@@ -40,6 +41,7 @@ def judge_calls(
     threads: int | None,
     progress: bool | Tick = False,
     pool: Any = None,
+    engine: Engine = "auto",
 ) -> Summary:
     """Return, for every answer and family, how many of its intervals hold, and how many are warned of.
 
@@ -56,10 +58,10 @@ def judge_calls(
     def receive(number: int, verdicts: list[Verdict]) -> None:
         found[jobs[number]] = verdicts
 
-    work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None}
+    work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None, "engine": engine}
     with at_work(work, "whole calls") as (workers, tick):
         items = [(name, sendable(case, workers.pool), setting) for name, case, setting in jobs]
-        call_each(partial(_verdicts, runs, seed), items, receive, workers.pool, workers.threads, tick)
+        call_each(partial(_verdicts, runs, seed, engine), items, receive, workers.pool, workers.threads, tick)
     rows = []
     for name in ANSWERS:
         everything = [verdict for job in jobs if job[0] == name for verdict in found[job]]
@@ -69,11 +71,12 @@ def judge_calls(
     return [row for row in rows if row["runs"]]
 
 
-def _verdicts(runs: int, seed: int, job: tuple[str, Any, float], heed: Tick) -> list[Verdict]:
+def _verdicts(runs: int, seed: int, engine: Engine, job: tuple[str, Any, float], heed: Tick) -> list[Verdict]:
     """Make the calls of one answer to one model."""
     name, case, setting = job[0], received(job[1]), job[2]
     model = case.make(setting, derive(seed, "calls", case.name) % 2**32)
-    return list(ANSWERS[name](model, runs, derive(seed, "calls", name, case.name, setting) % 2**32))
+    own = derive(seed, "calls", name, case.name, setting) % 2**32
+    return list(ANSWERS[name](model, runs, {"seed": own, "threads": 1, "engine": engine}))
 
 
 def _row(answer: str, model: str, verdicts: Sequence[Verdict]) -> dict[str, object]:
@@ -90,19 +93,19 @@ def _row(answer: str, model: str, verdicts: Sequence[Verdict]) -> dict[str, obje
     }
 
 
-def _estimates(model: MRF, runs: int, seed: int, tolerance: float | None) -> Iterator[Verdict]:
+def _estimates(model: MRF, runs: int, options: Any, tolerance: float | None) -> Iterator[Verdict]:
     free_energy = -exact_log_z(model, threads=1)
     for run in range(runs):
-        result = estimate(model, tolerance=tolerance, seed=seed + run, threads=1)
+        result = estimate(model, tolerance=tolerance, **{**options, "seed": options["seed"] + run})
         low, high = result.interval
         yield low <= free_energy <= high, bool(result.warnings)
 
 
-def _bennett(model: MRF, runs: int, seed: int) -> Iterator[Verdict]:
+def _bennett(model: MRF, runs: int, options: Any) -> Iterator[Verdict]:
     """Bennett's estimate from groups of chains of one long run; none where there are no exact samples."""
     free_energy = -exact_log_z(model, threads=1)
     steps, chains = BENNETT
-    whole = bound(model, steps=steps, chains=chains * runs * BENNETT_GROUPS, seed=seed, threads=1)
+    whole = bound(model, steps=steps, chains=chains * runs * BENNETT_GROUPS, **options)
     if not whole.is_certified:
         return
     forward, back = (x.reshape(-1, chains) for x in (whole.forward.log_weights, whole.reverse_log_weights))
@@ -112,7 +115,7 @@ def _bennett(model: MRF, runs: int, seed: int) -> Iterator[Verdict]:
         yield low <= free_energy <= high, bool(part.warnings)
 
 
-def _heat_capacity(model: MRF, runs: int, seed: int) -> Iterator[Verdict]:
+def _heat_capacity(model: MRF, runs: int, options: Any) -> Iterator[Verdict]:
     """C ± 1.96 errors, against the second derivative of the exact ln Z."""
     beta = 1.0 / model.temperature
     h = 2e-3 * beta
@@ -120,13 +123,13 @@ def _heat_capacity(model: MRF, runs: int, seed: int) -> Iterator[Verdict]:
     exact = beta**2 * float(np.dot(at, (-1.0, 16.0, -30.0, 16.0, -1.0))) / (12.0 * h * h)
     steps, chains = HEAT
     for run in range(4 * runs):
-        t = thermodynamics(model, [beta], steps=steps, chains=chains, seed=seed + run, threads=1)
+        t = thermodynamics(model, [beta], steps=steps, chains=chains, **{**options, "seed": options["seed"] + run})
         yield abs(t.heat_capacity[0] - exact) <= 1.96 * t.heat_capacity_error[0], bool(t.warnings)
 
 
-ANSWERS: dict[str, Callable[[MRF, int, int], Iterator[Verdict]]] = {
-    "default call": lambda model, runs, seed: _estimates(model, runs, seed, None),
-    f"tolerance={TOLERANCE:g}": lambda model, runs, seed: _estimates(model, runs, seed, TOLERANCE),
+ANSWERS: dict[str, Callable[[MRF, int, Any], Iterator[Verdict]]] = {
+    "default call": lambda model, runs, options: _estimates(model, runs, options, None),
+    f"tolerance={TOLERANCE:g}": lambda model, runs, options: _estimates(model, runs, options, TOLERANCE),
     "bennett": _bennett,
     "heat capacity": _heat_capacity,
 }
