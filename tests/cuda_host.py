@@ -27,7 +27,7 @@ class HostDevice:
     """What `marginalis.gpu.device.Device` does, by the host."""
 
     def __init__(self, multiprocessors=1, free=1 << 30):
-        self.multiprocessors, self.free, self.shared_bytes = multiprocessors, free, 0
+        self.multiprocessors, self.free, self.shared_bytes, self.has_warpgroups = multiprocessors, free, 0, False
         self.number, self.launches, self.kernels = 0, [], {}
         self.folder, self.lock = tempfile.TemporaryDirectory(), threading.RLock()
 
@@ -84,7 +84,7 @@ class HostDevice:
             source = Path(self.folder.name) / f"{len(self.kernels)}.cpp"
             tail = f'extern "C" void *entry() {{ return (void *)&Host<{name}>::run; }}'
             source.write_text(f'#include "{HEADER}"\n{kernel_source(*files)}\n{tail}\n')
-            options = [x for x in compiler_options(macros) if x != "-fmad=false"]
+            options = [x for x in compiler_options(macros) if x.startswith(("-std", "-D"))]
             command = [COMPILER, "-x", "c++", "-march=native", "-shared", "-fPIC", "-w", "-ffp-contract=off", *options]
             subprocess.run([*command, source, "-o", source.with_suffix(".so")], check=True)
             self.kernels[key] = ctypes.CDLL(str(source.with_suffix(".so")))

@@ -1,5 +1,7 @@
 """The GPU engine at its edges: what is missing is said in a line, kernels compile, and processes share a GPU."""
 
+import shutil
+import subprocess
 import sys
 from collections import defaultdict
 from types import SimpleNamespace
@@ -13,7 +15,7 @@ import marginalis as mg
 from marginalis import experiments
 from marginalis.engines import cuda, drive, workers
 from marginalis.engines.cuda import general, large, lattice, sites, small
-from marginalis.exact import ways
+from marginalis.exact import on_gpu, ways
 from marginalis.gpu import device as gpu
 from marginalis.sampling.plan import make_plan
 
@@ -163,16 +165,37 @@ def test_the_papers_table_by_processes(tmp_path):
     assert [row["mean"] for row in fast] == pytest.approx([row["mean"] for row in slow], rel=0, abs=1e-3)
 
 
-def test_the_kernels_compile_with_nvrtc():
-    nvrtc = pytest.importorskip("cupy.cuda.nvrtc", exc_type=ImportError)
-    for files, macros in (
-        ([small.SOURCE], {"NV": 20, "NH": 40, "GROUP": 32, "SPINS": 7, "ROOM_BYTES": 4224, "BATCH": 8, "NUMBERS": 1}),
-        ([lattice.SOURCE], {"DEGREES_V": 16, "DEGREES_H": 24, "INSIDE": 1, "PLANES": 1, "BITS": 6}),
-        ([lattice.SOURCE], {"DEGREES_V": 16, "DEGREES_H": 24, "SIGNED": 1, "SORTED": 1, "BITS": 6}),
-        ([sites.SOURCE, lattice.GATHER], {"LENGTH_V": 4, "LENGTH_H": 8, "FIELDS": 1, "BASE": 1, "JOINT": 1}),
-        (large.STREAMED, {"SUMMED": 1, "JOINT": 1, "ROWS": 64, "HALVES": 2, "BLOCKS": 2}),
-        (large.RESIDENT, {"JOINT": 1, "HALVES": 2, "TEAMS": 4, "TEAM": 128, "TOKENS": 2}),
-        ([general.SOURCE], {"KIND_V": 0, "KIND_H": 0, "LATERAL": 1, "SPINS": 1, "LENGTH_UP": 0, "LENGTH_AFTER": 4}),
-    ):
-        program = nvrtc.createProgram(gpu.kernel_source(*files), "kernel.cu", (), ())
-        nvrtc.compileProgram(program, ("-arch=compute_80", *gpu.compiler_options(macros)))
+COMPILED = [
+    ([small.SOURCE], {"NV": 20, "NH": 40, "GROUP": 32, "SPINS": 7, "ROOM_BYTES": 4224, "BATCH": 8, "NUMBERS": 1}),
+    (
+        [small.SOURCE],
+        {"NV": 20, "NH": 40, "GROUP": 1, "SPINS": 5, "ROOM_BYTES": 0, "BATCH": 8, "NUMBERS": 1, "JOINT": 1},
+    ),
+    ([lattice.SOURCE], {"DEGREES_V": 16, "DEGREES_H": 24, "INSIDE": 1, "PLANES": 1, "BITS": 6}),
+    ([lattice.SOURCE], {"DEGREES_V": 16, "DEGREES_H": 24, "SIGNED": 1, "SORTED": 1, "BITS": 6}),
+    ([sites.SOURCE, lattice.GATHER], {"LENGTH_V": 4, "LENGTH_H": 8, "FIELDS": 1, "BASE": 1, "JOINT": 1}),
+    (large.STREAMED, {"SUMMED": 1, "JOINT": 1, "ROWS": 64, "HALVES": 2, "BLOCKS": 2}),
+    (large.RESIDENT, {"JOINT": 1, "ROWS": 128, "HALVES": 2, "TEAMS": 4, "TEAM": 128, "TOKENS": 2}),
+    (large.RESIDENT, {"BASE": 1, "ROWS": 64, "HALVES": 1, "TEAMS": 5, "TEAM": 128, "TOKENS": 5, "TOGETHER": 1}),
+    ([general.SOURCE], {"KIND_V": 0, "KIND_H": 0, "LATERAL": 1, "SPINS": 1, "LENGTH_UP": 0, "LENGTH_AFTER": 4}),
+    ([on_gpu.SOURCE], {}),
+]
+
+
+@pytest.mark.parametrize(("files", "macros"), COMPILED, ids=[files[-1].stem for files, _ in COMPILED])
+def test_the_kernels_compile(tmp_path, files, macros):
+    """As CUDA, with NVRTC if CuPy is there, or else with nvcc; neither needs a GPU."""
+    options = gpu.compiler_options(macros)
+    if not any(x.startswith("-arch") for x in options):
+        options = "-arch=sm_80", *options
+    source = gpu.kernel_source(*files)
+    try:
+        from cupy.cuda import nvrtc
+    except ImportError:
+        compiler = shutil.which("nvcc")
+        if compiler is None:
+            pytest.skip("neither CuPy nor nvcc")
+        (tmp_path / "kernel.cu").write_text(source)
+        subprocess.run([compiler, *options, "-cubin", "kernel.cu", "-o", "kernel.cubin"], check=True, cwd=tmp_path)
+    else:
+        nvrtc.compileProgram(nvrtc.createProgram(source, "kernel.cu", (), ()), options)

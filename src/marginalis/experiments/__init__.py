@@ -28,7 +28,7 @@ from .table1 import EXPERIMENT as TABLE1
 EXPERIMENTS = {e.name: e for e in (TABLE1, APE_TEMPERATURE, SIZE_RATIO, CONVERGENCE)}
 STORE = "results.sqlite"
 _ON_GPU = 0.02  # seconds of a piece, about
-_PROCESSES, _THREADS = 8, 2  # of each, that feed a GPU: processes take turns, so that more of them are no faster
+_PROCESSES, _THREADS = 8, 3  # that feed a GPU, and threads of each: processes take turns, so more are no faster
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ COMMON = Path(__file__).with_name("common.cu")
 _OLDEST = 70  # compute capability, times ten: __syncwarp and what goes with it
 _ELSE = "engine 'auto' runs on the CPU"
 _ALIGNED = 256  # bytes, as whatever is allocated
+_HOPPER = "-arch=sm_90a"
+_ONLY_HOPPER = 'extern "C" __global__ void only() { asm volatile("wgmma.fence.sync.aligned;"); }'
 _SPARE = 0.8  # share of the free memory that is taken at most
 
 
@@ -30,9 +32,12 @@ def kernel_source(*files: Path) -> str:
 
 
 def compiler_options(macros: Mapping[str, object]) -> tuple[str, ...]:
-    """Return what a compiler is told: multiply-adds only where the source says so, and the macros; None for absent."""
+    """Return what a compiler is told: multiply-adds only where the source says so, and the macros; None for absent.
+
+    What has four warps multiply TOGETHER is code for Hopper alone.
+    """
     given = (f"-D{name}={value}" for name, value in macros.items() if value is not None)
-    return ("-std=c++17", "-fmad=false", *given)
+    return ("-std=c++17", "-fmad=false", *given, *((_HOPPER,) if macros.get("TOGETHER") else ()))
 
 
 class Device:
@@ -45,6 +50,17 @@ class Device:
         self.shared_bytes = int(self._here.attributes["MaxSharedMemoryPerBlockOptin"])  # of one of them
         self._lock = threading.Lock()
         self._kernels: dict[Any, Any] = {}
+
+    @cached_property
+    def has_warpgroups(self) -> bool:
+        """Whether four warps can multiply as one: on Hopper, if CuPy makes code for that (with CUDA 12 it cannot)."""
+        if self._here.compute_capability != "90":
+            return False
+        try:
+            with self._at_work():
+                return bool(self._cupy.RawModule(code=_ONLY_HOPPER, options=(_HOPPER,)).get_function("only").kernel)
+        except self._cupy.cuda.compiler.CompileException:
+            return False
 
     def free_bytes(self) -> int:
         """Return how much memory can be taken."""

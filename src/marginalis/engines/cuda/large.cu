@@ -82,8 +82,9 @@ FORCED void add_products(Sums &sums, const u32 (&a)[HALVES][4], const Operands2 
         }
 }
 
-// A side that is drawn. Of every unit: `scale` of its weights, the slope of its own field and that at β = 0 (`bases`),
-// and the sums of the weights into it (`high`, `low`: an input is 2·bit − 1).
+// Units that are drawn, from the first of a word. Of every unit: `scale` of its weights, the slope of its own field and
+// that at β = 0 (`bases`), and the sums of the weights into it (`high`, `low`: an input is 2·bit − 1). `units` and
+// `number` are those of their side.
 struct Side {
     const real *scale, *slopes, *bases;
     const int *high, *low;
@@ -94,6 +95,12 @@ struct Side {
     const real *scale##end, const real *slopes##end, const real *bases##end, const int *high##end, const int *low##end, \
         int units##end, u32 side##end
 #define GIVEN_SIDE(end) {scale##end, slopes##end, bases##end, high##end, low##end, units##end, side##end}
+
+// A step: its β, the one before, and how far these are apart
+struct alignas(16) Step {
+    real beta, before;
+    double difference;
+};
 
 // What is added up, by chain: whole numbers times 1/`unit`, of ln Λ and, for AIS, of ln W; slopes of −E_k in β times
 // `unit_v`, for even and odd k; and log-weights
@@ -117,11 +124,12 @@ struct Drawn {
 
 template <class T> FORCED Four<T> four(const T *from) { return *(const Four<T> *)from; }
 
-// The slopes in β of the fields of four units from `at`, the first or second four of a thread
-FORCED void find_slopes(real (&slopes)[CHAINS][8], int second, const Sums &sums, int at, const Side &side)
+// The slopes in β of the fields of four units, the first or second four of a thread
+FORCED void find_slopes(real (&slopes)[CHAINS][8], int second, const Sums &sums, int q, const Side &side)
 {
-    const Four<real> scales = four(side.scale + at), own = four(side.slopes + at);
-    const Four<int> highs = four(side.high + at), lows = four(side.low + at);
+    const int of = 8 * q + 4 * second;
+    const Four<real> scales = four(side.scale + of), own = four(side.slopes + of);
+    const Four<int> highs = four(side.high + of), lows = four(side.low + of);
 #pragma unroll
     for (int i = 0; i < CHAINS; ++i)
 #pragma unroll
@@ -138,15 +146,14 @@ FORCED void find_slopes(real (&slopes)[CHAINS][8], int second, const Sums &sums,
 // Draw these units at step k; `summed` if the side is summed out
 template <bool summed>
 FORCED void draw_four(
-    Drawn &drawn, const real (&slopes)[CHAINS][8], int second, int at, u32 chain, int k, const Side &side,
-    const real *betas, const double *differences, const Gains &gains, const Keys &keys)
+    Drawn &drawn, const real (&slopes)[CHAINS][8], int second, int q, int word, u32 chain, int k, const Step &step,
+    const Side &side, const Gains &gains, const Keys &keys)
 {
-    const Four<real> own = four(side.slopes + at), base = four(side.bases + at);
-    const real beta = betas[k];
-    real beta_before = beta, step_size = (real)0;
-    if (summed) beta_before = betas[k - 1], step_size = (real)differences[k - 1];
+    const int of = 8 * q + 4 * second, at = 32 * word + of;
+    const Four<real> own = four(side.slopes + of), base = four(side.bases + of);
+    const real step_size = (real)step.difference;
 #ifdef BASE
-    const real per_step = summed ? (real)(1.0 / differences[k - 1]) : (real)0;
+    const real per_step = summed ? (real)(1.0 / step.difference) : (real)0;
 #endif
 #pragma unroll
     for (int i = 0; i < CHAINS; ++i) {
@@ -160,10 +167,10 @@ FORCED void draw_four(
 #pragma unroll
         for (int m = 0; m < 4; ++m) {
             real slope = slopes[i][4 * second + m];
-            real now = multiply_add(slope, beta, base.of[m]), e = boltzmann(now);
+            real now = multiply_add(slope, step.beta, base.of[m]), e = boltzmann(now);
             bool up = spin_up(now, e, words.w[m]);
             if (summed) {
-                real was = multiply_add(slope, beta_before, base.of[m]), e_before = boltzmann(was);
+                real was = multiply_add(slope, step.before, base.of[m]), e_before = boltzmann(was);
 #ifdef BASE
                 linear += rise(now, was, slope, per_step);
 #else
@@ -211,18 +218,16 @@ FORCED int add_up(const int *of, int q)
 // Draw 32 units of the chains row, row + 8, … into the word of that number, and leave what their weights gain
 template <bool summed>
 FORCED void draw(
-    const Sums &sums, int word, int q, int row, u32 first, u32 *out, int out_words, int k, const Side &side,
-    const real *betas, const double *differences, const Gains &gains, const Keys &keys)
+    const Sums &sums, int word, int q, int row, u32 first, u32 *out, int out_words, int k, const Step &step,
+    const Side &side, const Gains &gains, const Keys &keys)
 {
     Drawn drawn = {};
-    const int at = 32 * word + 8 * q;
     real slopes[CHAINS][8];
 #pragma unroll
-    for (int second = 0; second < 2; ++second) find_slopes(slopes, second, sums, at + 4 * second, side);
+    for (int second = 0; second < 2; ++second) find_slopes(slopes, second, sums, q, side);
 #pragma unroll
     for (int second = 0; second < 2; ++second)
-        draw_four<summed>(
-            drawn, slopes, second, at + 4 * second, first + row, k, side, betas, differences, gains, keys);
+        draw_four<summed>(drawn, slopes, second, q, word, first + row, k, step, side, gains, keys);
     unsigned char *byte = (unsigned char *)(out + (long)row * out_words + word) + q;
 #pragma unroll
     for (int i = 0; i < CHAINS; ++i)
@@ -245,7 +250,7 @@ FORCED void draw(
 #endif
     if (word != 0) return; // the first units also weigh what the other side has got
     long long before = read_through(rises + (long)(k - 1 & 1) * gains.chains);
-    double rise_v = (double)before / (double)gains.unit_v * differences[k - 1];
+    double rise_v = (double)before / (double)gains.unit_v * step.difference;
     *now = 0;
     gains.weights[row] += rise_v;
 #ifdef JOINT

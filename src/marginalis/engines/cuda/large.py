@@ -140,7 +140,8 @@ class Population(OnDevice):
         laid_out: LaidOut = prepared.laid_out
         device, n = self.device, len(chains)
         up, down = laid_out.up, laid_out.down
-        self.groups = resident.groups((up.bands, down.bands), n, device.multiprocessors, device.shared_bytes)
+        has = device.multiprocessors, device.shared_bytes, device.has_warpgroups
+        self.groups = resident.groups((up.bands, down.bands), n, *has)
         self.half_steps = 0  # that have been taken
         if self.groups is None:
             self.words, self.rows = (up.words, down.words), n
@@ -224,14 +225,13 @@ class Population(OnDevice):
         """Launch all steps at once."""
         laid_out, prepared, last = self.prepared.laid_out, self.prepared, self.plan.steps
         up, down, sides = laid_out.up, laid_out.down, prepared.address[20:]
-        cut = {"HALVES": groups.halves, "TEAMS": groups.teams, "TEAM": groups.team, "TOKENS": groups.tokens}
-        kernel = self.device.kernel(RESIDENT, {**laid_out.macros, **cut}, "steps", at_once=True)
+        kernel = self.device.kernel(RESIDENT, {**laid_out.macros, **groups.macros}, "steps", at_once=True)
         most = (np.int32(x.shape[1]) for x in groups.shares)
         kernel(
             groups.number * groups.size, groups.teams * groups.team, groups.shared, self.v, self.h,
             *map(np.int32, self.words), up.weights[0], np.int32(up.words), down.weights[0], np.int32(down.words),
             *up.columns, sides[1], *down.columns, sides[0], *self.shares, *most,
-            np.int32(groups.inside), np.int32(groups.size), np.int32(groups.rows), prepared.betas, prepared.differences,
+            np.int32(groups.inside), np.int32(groups.size), prepared.betas, prepared.differences,
             *prepared.address[:20], self.first, *self._sums(), np.int32(self.step), np.int32(to_step), np.int32(last),
             self.arrived, np.uint32(self.half_steps),
         )  # fmt: skip

@@ -16,7 +16,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) half_step(
     Operands2 *stages = (Operands2 *)bytes;
     u32 *bits = (u32 *)(bytes + STAGES * DEPTH * PIECE * sizeof(Operands2));
     const Keys keys = GIVEN_KEYS;
-    const Side drawn_side = GIVEN_SIDE();
     const Gains gains = GIVEN_GAINS;
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, g = lane / 4, q = lane % 4;
     const int row0 = blockIdx.x * ROWS, tile = blockIdx.y, stride = in_words | 1; // odd: no two rows in one bank
@@ -63,9 +62,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) half_step(
         stage = (stage + 1) % STAGES;
     }
 
-    draw<SUMMED>(
-        sums, 2 * tile + warp % 2, q, row0 + my_row, first, out, out_words, k, drawn_side, betas, differences, gains,
-        keys);
+    const int word = 2 * tile + warp % 2, at = 32 * word;
+    const Step step = {betas[k], betas[k - 1], differences[k - 1]};
+    const Side drawn = {scale + at, slopes + at, bases + at, high + at, low + at, units, side};
+    draw<SUMMED>(sums, word, q, row0 + my_row, first, out, out_words, k, step, drawn, gains, keys);
 }
 
 extern "C" __global__ void set_clock(int *clock, int add, int to)
