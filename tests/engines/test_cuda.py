@@ -17,6 +17,7 @@ from marginalis.gpu import device as gpu
 from marginalis.sampling.mixture import Mixture
 from marginalis.sampling.plan import make_plan
 from marginalis.sampling.recorder import Recorder
+from marginalis.simd.functions import HAS_AVX512
 
 HOST = HostDevice()
 ON = [
@@ -82,7 +83,7 @@ def bonds(rows, columns, signs, periodic=False):
     return mg.ising_grid((rows, columns), coupling=tuple(pair), periodic=periodic, temperature=0.9)
 
 
-def cube(side=4):
+def cube(side):
     """A periodic cubic lattice of both signs; six couplings of 0.5 add up exactly in any order."""
     graph = nx.convert_node_labels_to_integers(nx.grid_graph((side, side, side), periodic=True))
     signs = np.random.default_rng(3).choice([-1.0, 1.0], size=graph.number_of_edges())
@@ -93,7 +94,7 @@ LATTICES = {
     "torus": bonds(10, 12, [1.0], periodic=True),
     "glass": bonds(10, 12, [1.0, -1.0], periodic=True),
     "open": bonds(11, 11, [1.0, -1.0]),
-    "cube": cube(),
+    "cube": cube(6),
 }
 
 
@@ -106,6 +107,20 @@ def test_lattices_of_one_coupling(roomy, monkeypatch, name, draws):
         monkeypatch.setattr(lattice, "MOST_INSIDE", 0)
         monkeypatch.setattr(lattice, "_TABLED", 0)
     agree(LATTICES[name], lattice, draws=draws)
+
+
+@pytest.mark.parametrize("name", [*LATTICES, "circulant"])
+@pytest.mark.parametrize("draws", ["words", "planes"])
+def test_lattices_of_one_coupling_have_the_bits_of_the_cpu(roomy, name, draws):
+    """Counts are exact, and both engines weigh them with the same numbers in the same order."""
+    if draws == "words" and not HAS_AVX512:
+        pytest.skip("the CPU has another kernel then")
+    edges = [(i, 70 + (i + apart) % 70) for i in range(70) for apart in (0, 7, 13, 20, 31, 40, 52)]  # seven neighbours
+    model = LATTICES.get(name) or mg.from_edges(edges, coupling=0.1)
+    options = dict(steps=20, chains=70, seed=8, first_chain=5, precision="single", draws=draws)
+    plan = make_plan(model, engine="cuda", **options)
+    assert cuda.kernel_for(plan) is lattice
+    assert np.array_equal(log_weights(plan, "cuda"), log_weights(plan, "numba"))
 
 
 def test_sparse_graphs(roomy):

@@ -18,10 +18,10 @@ from ...sampling.plan import Plan
 from ...sampling.signed import signed_path
 from ...simd.draws import TILE
 from ...simd.vector import LANES, aligned
+from ..few_fields import gains, thresholds, whole_gains
 from .lattice_kernel import MOST
 
 CHUNK = 512  # steps that tables are made for at a time
-_GAIN_BITS = 24  # of the largest gain: sums over 64 sites are whole numbers of 32 bits
 
 
 class Neighbours(NamedTuple):
@@ -98,12 +98,10 @@ class TableMaker:
         betas = self.betas[first : first + CHUNK + 1]
         slopes = lattice.coupling * (np.arange(LANES) - MOST) + lattice.slopes[:, None]
         fields = lattice.bases[:, None] + betas[:, None, None] * slopes
-        a = np.abs(fields)
-        gains = np.diff(a + np.log1p(np.exp(-2.0 * a)), axis=0)
-        exponent = _GAIN_BITS - np.frexp(np.abs(gains).max(axis=(1, 2)))[1]
-        whole = aligned(gains.shape, np.int32)
-        whole[:] = np.rint(np.ldexp(gains, exponent[:, None, None]))
-        return Tables(first, *draw_tables(fields[1:]), whole.view(np.uint32), np.ldexp(1.0, -exponent))
+        numbers, scale = whole_gains(gains(fields))
+        whole = aligned(numbers.shape, np.int32)
+        whole[:] = numbers
+        return Tables(first, *draw_tables(fields[1:]), whole.view(np.uint32), scale)
 
 
 def draw_tables(fields: Array) -> tuple[np.ndarray, np.ndarray]:
@@ -111,9 +109,3 @@ def draw_tables(fields: Array) -> tuple[np.ndarray, np.ndarray]:
     words, spins = aligned(fields.shape, np.uint32), aligned(fields.shape, np.int8)
     words[:], spins[:] = thresholds(fields), np.copysign(1.0, fields)
     return words, spins.view(np.uint8)
-
-
-def thresholds(fields: Array) -> np.ndarray:
-    """Return how many of the 2^32 words make a spin stand against its field: those with u·(1 + e) < e."""
-    e = np.exp(-2.0 * np.abs(fields))
-    return np.maximum(np.ceil(np.ldexp(e / (1.0 + e), 32) - 0.5), 0.0).astype(np.uint32)

@@ -14,7 +14,8 @@ from ...random import HIDDEN, PLANES, VISIBLE
 from ...sampling.plan import Plan
 from ...sampling.signed import signed_path
 from ...simd.vector import LANES, aligned
-from .lattice import CHUNK, thresholds
+from ..few_fields import gains, in_products, thresholds
+from .lattice import CHUNK
 from .lattice_population import LatticePopulation
 from .planes_kernel import DIGITS, TOGETHER, anneal_planes
 from .population import JOB_BYTES, Prepared
@@ -83,24 +84,13 @@ class TableMaker:
         first = chunk * CHUNK
         slopes = self.coupling * (2 * np.arange(DIGITS) - self.degrees) + self.slopes
         fields = self.bases + self.betas[first : first + CHUNK + 1, None, None] * slopes
-        a = np.abs(fields)
-        worth = np.diff(a + np.log1p(np.exp(-2.0 * a)), axis=0)
-        return Tables(first, *draw_tables(fields[1:]), in_products(worth, np.subtract))
+        return Tables(first, *draw_tables(fields[1:]), in_products(gains(fields), np.subtract).ravel())
 
 
 def draw_tables(fields: Array) -> tuple[np.ndarray, np.ndarray]:
     """Return the coefficients of thresholds and of favoured spins for fields [step, kind, neighbours up]."""
     favoured = np.where(np.copysign(1.0, fields) > 0, ONES, np.uint32(0))
-    return in_products(thresholds(fields), np.bitwise_xor), in_products(favoured, np.bitwise_xor)
-
-
-def in_products(values: np.ndarray, less: np.ufunc) -> np.ndarray:
-    """Return functions of three digits as coefficients of the products of these: 1, d0, d1, d0·d1, d2, …; flat."""
-    out = np.array(values)
-    for half in (1, 2, 4):
-        pairs = out.reshape(*out.shape[:-1], -1, 2, half)
-        less(pairs[..., 1, :], pairs[..., 0, :], out=pairs[..., 1, :])
-    return out.ravel()
+    return tuple(in_products(x, np.bitwise_xor).ravel() for x in (thresholds(fields), favoured))  # type: ignore
 
 
 def prepare_planes(plan: Plan) -> Prepared:
@@ -127,7 +117,7 @@ def prepare_planes(plan: Plan) -> Prepared:
     laid_out = Model(
         hidden,
         visible,
-        Kinds(degrees if wide else degrees // 2, in_products(digits, np.bitwise_xor)),
+        Kinds(degrees if wide else degrees // 2, in_products(digits, np.bitwise_xor).ravel()),
         1 if wide else None,
         draw_tables(np.repeat(kinds[2][None, :, None], DIGITS, axis=2)),
         kinds[1].copy(),

@@ -12,6 +12,7 @@
 #define MOST 8 // places for c, and more than any degree
 #define CLASSES(d) (((d) + 1) / 2) // other than c = 0
 #define CLASS(d, i) ((d) - 2 * (i))
+#define DIGITS 4 // classes of a degree at most, those with c = 0 too
 #define ALL 0xffffffffu
 #ifdef PLANES
 #define BATCH 4 // sites that are counted together
@@ -250,24 +251,60 @@ FORCED void sweep_degree(const Run &run, const Side &side, u32 *x, u32 *counts, 
         for (int i = 0; i < CLASSES(D); ++i) counters[i].add(masks[0] + i, CLASSES(D) + 1);
     }
 #pragma unroll
-    for (int i = 0; i < CLASSES(D); ++i) atomicAdd(counts + 32 * CLASS(D, i) + run.lane, counters[i].total(run.lane));
+    for (int i = 0; i < CLASSES(D); ++i) atomicAdd(counts + 32 * i + run.lane, counters[i].total(run.lane));
 }
 
+// `counts`: [degree, of those that occur][class][chain]
 template <int D, int DEGREES, bool COUNTED> FORCED void sweep(const Run &run, const Side &side, u32 *x, u32 *counts)
 {
     if constexpr (D < MOST) {
-        if constexpr ((DEGREES >> D & 1) != 0)
-            sweep_degree<D, COUNTED>(run, side, x, counts, side.starts[D], side.starts[D + 1]);
-        sweep<D + 1, DEGREES, COUNTED>(run, side, x, counts);
+        constexpr bool occurs = (DEGREES >> D & 1) != 0;
+        if constexpr (occurs) sweep_degree<D, COUNTED>(run, side, x, counts, side.starts[D], side.starts[D + 1]);
+        sweep<D + 1, DEGREES, COUNTED>(run, side, x, counts + (occurs ? 32 * DIGITS : 0));
+    }
+}
+
+// Add what the sites of a chain are worth in a step, in the order in which the CPU does. `table` is that of the step;
+// `counts` are those of the chain, and are 0 afterwards.
+template <int D, int DEGREES>
+FORCED void weigh(double *weight, u32 *counts, const double *table, const int *starts)
+{
+    if constexpr (D < MOST) {
+        constexpr bool occurs = (DEGREES >> D & 1) != 0;
+        if constexpr (occurs) {
+            u32 of_class[DIGITS] = {}, rest = starts[D + 1] - starts[D];
+#ifdef PLANES
+            *weight += table[D * DIGITS] * (double)rest;
+#endif
+#pragma unroll
+            for (int i = 0; i < CLASSES(D); ++i) {
+                of_class[i] = counts[32 * i], counts[32 * i] = 0u, rest -= of_class[i];
+#ifndef PLANES
+                *weight += (double)of_class[i] * table[CLASS(D, i)];
+#endif
+            }
+#ifdef PLANES
+            if (D % 2 == 0) of_class[D / 2] = rest; // those without a field
+#pragma unroll
+            for (int p = 1; p <= D / 2; ++p) {
+                u32 sum = 0u; // of the classes whose number has these digits
+#pragma unroll
+                for (int i = p; i < DIGITS; ++i)
+                    if ((i & p) == p) sum += of_class[i];
+                *weight = multiply_add((double)sum, table[D * DIGITS + p], *weight);
+            }
+#endif
+        }
+        weigh<D + 1, DEGREES>(weight, counts + (occurs ? 32 * DIGITS : 0), table, starts);
     }
 }
 
 // Carry chains from one step of 0 … K to another; those of a group beyond `chains` from `lead` on go along. `x`: the
 // states of a group after the other, with room for both sides unless these are in shared memory meanwhile.
-// `thresholds`: by step from `origin` on and c, times 2^32; `rises`: what a site adds to a log-weight in a step, likewise.
+// `thresholds`: by step from `origin` on and c, times 2^32; `worth`: what sites add to a log-weight in a step (`lattice.py`).
 extern "C" __global__ void BOUNDS anneal(
     int n, int m, const u32 *inputs_v, const u32 *inputs_h, const u32 *units_v, const u32 *units_h,
-    const int *starts_v, const int *starts_h, const u32 *thresholds, const double *rises, int origin, KEYS, u32 side_v, u32 side_h,
+    const int *starts_v, const int *starts_h, const u32 *thresholds, const double *worth, int origin, KEYS, u32 side_v, u32 side_h,
     u32 first_group, int lead, int chains, u32 *states, double *weights, int from, int to, int steps, int fresh)
 {
     SHARED_BYTES(shared_bytes);
@@ -275,8 +312,11 @@ extern "C" __global__ void BOUNDS anneal(
     int lane = threadIdx.x % 32, t = 32 * blockIdx.x + lane - lead;
     Words *planes = (Words *)shared_bytes; // of an even and an odd step
     u32 *counts = (u32 *)(planes + 2 * (32 / ROUND) * MOST);
+    int places = 0; // for counts
+#pragma unroll
+    for (int d = 0; d < MOST; ++d) places += (DEGREES_H >> d & 1) * 32 * DIGITS;
 #ifdef INSIDE
-    u32 *x = counts + 32 * MOST, *outside = states + (long)blockIdx.x * n;
+    u32 *x = counts + places, *outside = states + (long)blockIdx.x * n;
     if (fresh != 1)
         for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] = outside[i];
 #else
@@ -284,7 +324,7 @@ extern "C" __global__ void BOUNDS anneal(
 #endif
     Run run = {keys, first_group + blockIdx.x, side_v, 0u, thresholds, planes, lane};
     Side of_v = {inputs_v, units_v, starts_v, n, x}, of_h = {inputs_h, units_h, starts_h, m, x + n};
-    for (int i = threadIdx.x; i < 32 * MOST; i += blockDim.x) counts[i] = 0u;
+    for (int i = threadIdx.x; i < places; i += blockDim.x) counts[i] = 0u;
     if (fresh == 1) sweep_degree<0, false>(run, of_v, x, counts, 0, n);
     const bool weighs = threadIdx.x < 32 && t >= 0 && t < chains;
     double weight = weighs ? weights[t] : 0.0;
@@ -302,10 +342,14 @@ extern "C" __global__ void BOUNDS anneal(
         sweep<0, DEGREES_H, true>(run, of_h, x, counts);
         __syncthreads();
         if (threadIdx.x < 32) {
-#pragma unroll
-            for (int c = 1; c < MOST; ++c) weight += (double)counts[32 * c + lane] * rises[(long)(k - origin) * MOST + c];
-#pragma unroll
-            for (int c = 1; c < MOST; ++c) counts[32 * c + lane] = 0u;
+#ifdef PLANES
+            weigh<0, DEGREES_H>(&weight, counts + lane, worth + (long)(k - origin) * MOST * DIGITS, starts_h);
+#else
+            double sum = 0.0;
+            const double *table = worth + (long)(k - origin) * MOST;
+            weigh<0, DEGREES_H>(&sum, counts + lane, table, starts_h);
+            weight = multiply_add(sum, table[0], weight);
+#endif
         }
         run.side = side_v;
         if (k < steps) sweep<0, DEGREES_V, false>(run, of_v, x, counts);

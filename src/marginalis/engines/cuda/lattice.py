@@ -15,18 +15,21 @@ from ...random import PLANES
 from ...sampling.plan import Plan
 from ...sampling.settle import MOST_NEIGHBOURS, has_one_coupling
 from ...sampling.signed import signed_path
+from ..few_fields import gains, in_products, thresholds, whole_gains
 from .population import OnDevice, Prepared, prepared, rows_of, words_of
 
 SOURCE = Path(__file__).with_name("lattice.cu")
 GATHER = Path(__file__).with_name("gather.cu")
 _MOST = MOST_NEIGHBOURS + 1  # places for |field|/|J|
-_BYTES = 2 * 8 * _MOST * 16 + 32 * _MOST * 4  # of shared memory besides the states
+_DIGITS = 4  # classes of sites of one degree, at most
+_PLANES = 2 * 8 * _MOST * 16  # bytes of shared memory for the bits of thresholds
+_COUNTS = 32 * _DIGITS * 4  # for the classes of sites of one degree
 MOST_INSIDE = 200 << 10  # of states in shared memory
 _SIGN = np.uint32(1 << 31)
 _WARPS = 56  # on a multiprocessor, at most
 _RESIDENT = 32  # of them, whose registers must have room
 _MOST_WARPS = 16  # of a block
-_TABLED = 1 << 16  # steps at most whose tables are made beforehand: 100 bytes for each
+_TABLED = 1 << 16  # steps at most whose tables are made beforehand: up to 300 bytes for each
 _SECONDS = 1e-12  # of a site of a chain and a step, about
 
 
@@ -37,7 +40,8 @@ class LaidOut(NamedTuple):
     arguments: tuple[Any, ...]  # all that do not change from launch to launch
     order: NDArray[np.int64]  # sampled units as the kernel has them: by degree
     sites: tuple[int, int]
-    inside: bool  # whether the states of 32 chains have room in shared memory
+    besides: int  # bytes of shared memory besides the states of 32 chains
+    inside: bool  # whether these have room there
     coupling: float
     tables: tuple[Any, Any] | None  # for all steps, unless these are too many
 
@@ -54,17 +58,24 @@ def _both_ways(weights: Any) -> tuple[Any, Any]:
     return rows, sp.csr_array(rows.T)
 
 
-def _thresholds(fields: Array) -> NDArray[np.uint32]:
-    """Return how many 32-bit words w stand against a field: those with (w + ½)/2^32 < e/(1 + e)."""
-    e = np.exp(-2.0 * np.abs(fields))
-    return np.maximum(np.ceil(np.ldexp(e / (1.0 + e), 32) - 0.5), 0.0).astype(np.uint32)
+def _tables(device: Device, plan: Plan, betas: Array, coupling: float) -> tuple[Any, Any]:
+    """Thresholds by step and |field|/|J|, and what sites are worth in it, as the CPU has that; nothing in the first.
 
-
-def _tables(device: Device, betas: Array, coupling: float) -> tuple[Any, Any]:
-    """Thresholds by step and |field|/|J|, and what a site adds to a log-weight in the step; nothing in the first."""
-    fields = betas[:, None] * (coupling * np.arange(_MOST))
-    normaliser = fields + np.log1p(np.exp(-2.0 * fields))
-    return device.upload(_thresholds(fields)), device.upload(np.diff(normaliser, axis=0, prepend=normaliser[:1]))
+    By planes: coefficients by degree, of the products of the digits of a site's class. Else: by |field|/|J|; in single
+    precision whole numbers, and in the first place the number that all of them are multiplied by.
+    """
+    fields = betas[:, None] * (coupling * np.arange(_MOST + 1))
+    if plan.draws == "planes":
+        degrees = np.arange(_MOST)[:, None]
+        by_degree = gains(betas[:, None, None] * (coupling * (2 * np.arange(_MOST) - degrees)))
+        worth = in_products(by_degree, np.subtract)[..., :_DIGITS]
+    else:
+        worth, scale = gains(fields), np.ones(len(betas) - 1)
+        if plan.precision == "single":
+            worth, scale = whole_gains(worth)
+        worth = np.concatenate([scale[:, None], worth[:, 1:_MOST]], axis=1)
+    worth = np.concatenate([np.zeros_like(worth[:1]), worth])
+    return device.upload(thresholds(fields[:, :_MOST])), device.upload(worth)
 
 
 def warps_of(device: Device, groups: int, shared: int, most: float) -> int:
@@ -120,7 +131,8 @@ class Population(OnDevice):
         arguments += [device.upload(order.astype(np.uint32)) for order in orders]
         degrees_of = [np.sort(np.diff(x.indptr)) for x in lists]
         arguments += [device.upload(np.searchsorted(x, np.arange(_MOST + 1)).astype(np.int32)) for x in degrees_of]
-        inside = 4 * (n + m) <= min(MOST_INSIDE, device.shared_bytes - _BYTES)
+        besides = _PLANES + _COUNTS * len(np.unique(degrees_of[1]))
+        inside = 4 * (n + m) <= min(MOST_INSIDE, device.shared_bytes - besides)
         in_order = all((order == np.arange(len(order))).all() for order in orders)
         macros: dict[str, object] = {
             "DEGREES_V": sum(1 << int(d) for d in np.unique(degrees_of[0])),
@@ -130,8 +142,8 @@ class Population(OnDevice):
             "INSIDE": 1 if inside else None,
             "PLANES": 1 if plan.draws == "planes" else None,
         }
-        whole = _tables(device, plan.betas, size) if plan.steps <= _TABLED else None
-        laid_out = LaidOut(macros, tuple(arguments), orders[0], (n, m), inside, size, whole)
+        whole = _tables(device, plan, plan.betas, size) if plan.steps <= _TABLED else None
+        laid_out = LaidOut(macros, tuple(arguments), orders[0], (n, m), besides, inside, size, whole)
         common = prepared(plan, device, path, (n if inside else n + m) // 8, _SECONDS * (n + m), laid_out)
         if plan.draws == "words":
             return common
@@ -142,7 +154,7 @@ class Population(OnDevice):
         """Start the kernel that takes the steps."""
         laid_out, prepared, device = self.prepared.laid_out, self.prepared, self.device
         groups, (n, m) = self.room // 32, laid_out.sites
-        shared = _BYTES + (4 * (n + m) if laid_out.inside else 0)
+        shared = laid_out.besides + (4 * (n + m) if laid_out.inside else 0)
         warps = warps_of(device, groups, shared, max(n, m) / 32)
         most = -(-max(n, m) // (32 * warps))  # sites of a thread
         macros = {
@@ -152,7 +164,8 @@ class Population(OnDevice):
         }
         origin, tables = 0, laid_out.tables
         if tables is None:
-            origin, tables = self.step, _tables(device, self.plan.betas[self.step : to_step + 1], laid_out.coupling)
+            betas = self.plan.betas[self.step : to_step + 1]
+            origin, tables = self.step, _tables(device, self.plan, betas, laid_out.coupling)
         device.kernel([SOURCE], macros)(
             groups, 32 * warps, shared, *laid_out.arguments, *tables, np.int32(origin), *prepared.address,
             np.uint32(int(self.first) // 32), np.int32(self.lead), np.int32(len(self.chains)), self.x, self.weights,
