@@ -234,6 +234,8 @@ def is_uneven(log_weights: Array, ess: float) -> bool:
     Chains that are stuck far below stretch the lower half, and matter little where some tens of others count. Where the
     upper half is as wide, a few hundred are asked for: a hidden phase may lie beyond it.
     """
+    if ess >= max(AMPLE_ESS, HUGE_ESS):
+        return False
     width, n = log_spread(log_weights), len(log_weights)
     if ess < AMPLE_ESS and expected_error(width, n) > LARGE_ERROR:
         return True

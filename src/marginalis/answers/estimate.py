@@ -105,8 +105,8 @@ class Estimate(Answer):
     @cached_property
     def remarks(self) -> tuple[str, ...]:
         """What else to know about the numbers, in words; no reason for doubt."""
-        low, high = confidence.interval(self.log_weights)
-        if -self.log_z0 - high <= self.interval[0] and self.interval[1] <= -self.log_z0 - low:
+        low, high = self.interval
+        if self.rounding == 0.0 or (low < self.free_energy - self.rounding and high > self.free_energy + self.rounding):
             return ()
         return (
             f"the interval reaches ± {self.rounding:.1g} at least, which rounding in {self.record.precision} precision "

@@ -117,12 +117,12 @@ def run_here(
                     population.choose(ancestors)
             yield (stop - k) * len(own)
         if populations is None:
-            log_weights[part] = population.log_weights + earlier
+            np.add(population.log_weights, earlier, out=log_weights[part])
         else:
             of = slice(part.start // whole, part.stop // whole)
             log_weights[of] = populations.of_populations(population.log_weights + earlier)
         if marginal is not None:
-            marginal[part] = population.marginal_log_weights + earlier
+            np.add(population.marginal_log_weights, earlier, out=marginal[part])
 
     parts = _parts(chains, whole, threads, least, begun.together, lead)
     run_jobs(job, parts, plan.steps * len(chains), threads, tick)

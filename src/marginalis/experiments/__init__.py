@@ -16,7 +16,7 @@ from ..formats.files import make_folder, write_whole
 from ..gpu.device import open_device
 from ..parallel.each import call_each
 from ..parallel.threads import Tick, cores
-from ..plots import save
+from ..plots import save, style
 from ..sampling.options import ENGINES, Engine
 from .ape_temperature import EXPERIMENT as APE_TEMPERATURE
 from .convergence import EXPERIMENT as CONVERGENCE
@@ -119,6 +119,7 @@ def _run(
         store.write(e.name, repr(items[number]), rows, time.perf_counter() - start)
 
     with at_work(options, e.name) as (workers, tick):
+        style()  # loads matplotlib: while the processes of a pool start, and before the work if it is missing
         measure = partial(_measure, e.name, seed, chains, engine)
         guess = _ON_GPU if engine == "cuda" else 5.0
         call_each(measure, items, receive, workers.pool, workers.threads, tick, guess)

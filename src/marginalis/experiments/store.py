@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import secrets
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -61,9 +62,15 @@ class Store(Database):
 
     def write(self, name: str, item: str, rows: Sequence[Row], seconds: float = 0.0) -> None:
         """Add the rows of one piece of work, all or none; the run has taken `seconds` so far."""
-        marks = ",".join("?" * (len(COLUMNS) + 1))
+        columns = len(COLUMNS) + 1
+        marks = f"({','.join('?' * columns)})"
         with self.access("BEGIN IMMEDIATE") as db:
-            db.executemany(f"INSERT OR IGNORE INTO result VALUES ({marks})", [(name, *r) for r in rows])
+            # many rows to a statement: between two of them Python lets other threads run, which takes longer than a row
+            most = db.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // columns
+            for first in range(0, len(rows), most):
+                some = rows[first : first + most]
+                values = [value for row in some for value in (name, *row)]
+                db.execute(f"INSERT OR IGNORE INTO result VALUES {','.join([marks] * len(some))}", values)
             db.execute("INSERT OR IGNORE INTO done VALUES (?, ?)", (name, item))
             db.execute(
                 "INSERT INTO time VALUES (?, ?, ?)"

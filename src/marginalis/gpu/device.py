@@ -101,6 +101,7 @@ class Device:
     def download(self, values: Any) -> np.ndarray:
         """Return a copy of an array of the GPU, once all before it is done."""
         with self._at_work():
+            self._await()
             return self._cupy.asnumpy(values)
 
     def take(self, values: Any, places: np.ndarray, axis: int) -> Any:
@@ -111,7 +112,13 @@ class Device:
     def wait(self) -> None:
         """Return when all that was launched is done."""
         with self._at_work():
-            self._cupy.cuda.get_current_stream().synchronize()
+            self._await()
+
+    def _await(self) -> None:
+        """Sleep until all that was launched is done, and leave the processor to others meanwhile."""
+        event = self._cupy.cuda.Event(block=True, disable_timing=True)
+        event.record()
+        event.synchronize()
 
     def repeated(self, work: Callable[[], None]) -> Callable[[], None]:
         """Return a function that launches what `work` launches, all at once; it has been launched before."""

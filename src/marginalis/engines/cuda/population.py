@@ -126,7 +126,9 @@ class OnDevice(ABC):
 
     def gathered(self) -> Array:
         """Return what the kernel has added up, and the constants, [method, chain]."""
-        return self.device.download(self.both)[:, : len(self.chains)] + self.prepared.constants[self.step]
+        found: Array = self.device.download(self.both)[:, : len(self.chains)]
+        found += self.prepared.constants[self.step]
+        return found
 
     def states(self) -> Array:
         """Return the states of the sampled side, [chain, feature], in the model's units."""
