@@ -40,6 +40,9 @@ class HostDevice:
     def upload_all(self, *arrays):
         return [np.array(x, order="C") for x in arrays]
 
+    def kept(self, key, make):
+        return self.upload(make())
+
     def zeros(self, shape, dtype):
         return np.zeros(shape, dtype)
 

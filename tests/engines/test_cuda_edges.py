@@ -104,6 +104,16 @@ def test_a_full_gpu_is_one_line(monkeypatch, tmp_path):
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_small_arrays_stay_for_the_next_run():
+    cupy = SimpleNamespace(asarray=np.asarray, cuda=SimpleNamespace(Device=MagicMock()))
+    device = gpu.Device(cupy, 0)
+    first = device.kept(("a", b"1"), lambda: np.ones(3))
+    assert device.kept(("a", b"1"), None) is first
+    for n in range(gpu._KEPT):
+        assert device.kept(("b", n), lambda n=n: np.array(n)) == n
+    assert device.kept(("a", b"1"), lambda: np.zeros(3)) is not first  # but not forever
+
+
 @pytest.mark.gpu
 def test_answers_agree_with_those_of_the_cpu():
     rng = np.random.default_rng(0)

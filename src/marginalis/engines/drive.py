@@ -67,7 +67,7 @@ def run_both(
     else:
         found = _run_apart(plan, workers, tick, recorder)
     for weights in (found.log_weights, found.marginal):
-        if weights is not None:
+        if weights is not None and shift:
             weights += shift  # in place: there may be many
     return found.log_weights, found.marginal
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
@@ -19,6 +20,7 @@ _ELSE = "engine 'auto' runs on the CPU"
 _ALIGNED = 256  # bytes, as whatever is allocated
 _HOPPER = "-arch=sm_90a"
 _ONLY_HOPPER = 'extern "C" __global__ void only() { asm volatile("wgmma.fence.sync.aligned;"); }'
+_KEPT = 16  # small arrays that stay on a GPU for the next run
 _SPARE = 0.8  # share of the free memory that is taken at most
 
 
@@ -50,6 +52,7 @@ class Device:
         self.shared_bytes = int(self._here.attributes["MaxSharedMemoryPerBlockOptin"])  # of one of them
         self._lock = threading.Lock()
         self._kernels: dict[Any, Any] = {}
+        self._kept: OrderedDict[Any, Any] = OrderedDict()
 
     @cached_property
     def has_warpgroups(self) -> bool:
@@ -87,6 +90,19 @@ class Device:
             there[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
             for x, start in zip(arrays, starts, strict=False)
         ]
+
+    def kept(self, key: tuple[Hashable, ...], make: Callable[[], np.ndarray]) -> Any:
+        """Return the array that was uploaded under this key not long ago, or upload the one that `make` makes."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        there = self.upload(make())
+        with self._lock:
+            self._kept[key] = there
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return there
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an array of zeros on the GPU."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,13 +27,13 @@ _SECONDS = 1e-13  # of a chain·step and coupling, about
 
 
 class LaidOut(NamedTuple):
-    """Tables as each arrangement of threads wants them, on the GPU when they are first used."""
+    """What tables are made of, as each arrangement of threads wants them, when they are first used."""
 
     path: SignedPath
     weights: Array
+    key: bytes  # all of that
     macros: dict[str, object]
     grid: np.float64
-    tables: dict[tuple[int, int], tuple[Any, int]]  # by threads per chain and spins of a table: numbers, and how many
 
 
 def serves(plan: Plan) -> bool:
@@ -157,7 +157,8 @@ class Population(OnDevice):
             "BASE": None if plan.remainder.base.is_uniform else 1,
             "JOINT": 1 if plan.method == "ais" else None,
         }
-        laid_out = LaidOut(path, weights, macros, weight_grid(path, weights, plan.betas), {})
+        key = b"".join(x.tobytes() for x in (weights, path.slope_v, path.slope_h, path.base_v, path.base_h))
+        laid_out = LaidOut(path, weights, key, macros, weight_grid(path, weights, plan.betas))
         return prepared(plan, device, path, 4 * -(-n // 32), _SECONDS * (n * m + 100), laid_out)
 
     def launch(self, to_step: int) -> None:
@@ -175,11 +176,12 @@ class Population(OnDevice):
             spins = next(fitting, 0)
             if not spins:
                 group, spins, room, block = 1, _FIVE, 0, _BLOCK
-        if (group, spins) not in laid_out.tables:
-            digits = np.finfo(kind).nmant + 1
-            made: np.ndarray = tables(laid_out.path, laid_out.weights, group, spins, digits).astype(kind)
-            laid_out.tables[group, spins] = device.upload(made), len(made)
-        numbers, count = laid_out.tables[group, spins]
+        digits = np.finfo(kind).nmant + 1
+        numbers = device.kept(  # the same for a run of other steps
+            ("small", n, m, group, spins, digits, laid_out.key),
+            lambda: tables(laid_out.path, laid_out.weights, group, spins, digits).astype(kind),
+        )
+        count = len(numbers)
         bounds = f"__launch_bounds__({32 * _WARPS})" if group > 1 else None
         if (
             group == 1 and self.joint is not None
