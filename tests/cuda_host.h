@@ -10,7 +10,9 @@ static Place threadIdx, blockIdx, blockDim, gridDim;
 static int blocks_x, blocks_y, block_size;
 static bool at_once; // all blocks, each with memory of its own
 static int running; // the block whose turn it is, then
-static unsigned char shared_memories[8][1 << 18];
+static const int ROOM = 1 << 18, GUARDED = 1 << 12; // bytes
+static unsigned char shared_memories[8][ROOM + GUARDED];
+static int shared_size; // behind it nothing may be written
 #define shared_memory shared_memories[running]
 #define SHARED_BYTES(name) unsigned char *name = shared_memory
 #define SHARED(type, name, from, count) const type *name = from
@@ -123,7 +125,15 @@ template <class... A, void (*Kernel)(A...)> struct Host<Kernel> {
     }
 };
 
-extern "C" void set_launch(int x, int y, int threads, int all)
+extern "C" void set_launch(int x, int y, int threads, int all, int shared)
 {
-    blocks_x = x, blocks_y = y, block_size = threads, at_once = all;
+    blocks_x = x, blocks_y = y, block_size = threads, at_once = all, shared_size = shared;
+    for (auto &memory : shared_memories) memset(memory + shared, 0xa5, GUARDED);
+}
+extern "C" int went_too_far()
+{
+    for (auto &memory : shared_memories)
+        for (int i = 0; i < GUARDED; ++i)
+            if (memory[shared_size + i] != 0xa5) return 1;
+    return 0;
 }

@@ -28,7 +28,7 @@ class HostDevice:
 
     def __init__(self, multiprocessors=1, free=1 << 30):
         self.multiprocessors, self.free, self.shared_bytes, self.has_warpgroups = multiprocessors, free, 0, False
-        self.number, self.launches, self.kernels = 0, [], {}
+        self.number, self.launches, self.kernels, self.keeps = 0, [], {}, {}
         self.folder, self.lock = tempfile.TemporaryDirectory(), threading.RLock()
 
     def free_bytes(self):
@@ -41,7 +41,9 @@ class HostDevice:
         return [np.array(x, order="C") for x in arrays]
 
     def kept(self, key, make):
-        return self.upload(make())
+        if key not in self.keeps:
+            self.keeps[key] = self.upload(make())
+        return self.keeps[key]
 
     def zeros(self, shape, dtype):
         return np.zeros(shape, dtype)
@@ -71,13 +73,14 @@ class HostDevice:
 
         def run(blocks, block, shared, *arguments):
             self.launches.append((blocks, block))
-            library.set_launch(*(blocks if isinstance(blocks, tuple) else (blocks, 1)), block, at_once)
+            library.set_launch(*(blocks if isinstance(blocks, tuple) else (blocks, 1)), block, at_once, shared)
             types = [TYPES.get(type(x), ctypes.c_void_p) for x in arguments]
             given = [x.ctypes.data if isinstance(x, np.ndarray) else x if x is None else x.item() for x in arguments]
             assert all(x.flags.c_contiguous for x in arguments if isinstance(x, np.ndarray))
             entry = library.entry
             entry.restype = ctypes.c_void_p
             ctypes.CFUNCTYPE(None, *types)(entry())(*given)
+            assert not library.went_too_far(), "a kernel has written past its shared memory"
 
         return launch
 

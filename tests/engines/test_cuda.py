@@ -110,14 +110,14 @@ def test_lattices_of_one_coupling(roomy, monkeypatch, name, draws):
 
 
 @pytest.mark.parametrize("name", [*LATTICES, "circulant"])
-@pytest.mark.parametrize("draws", ["words", "planes"])
-def test_lattices_of_one_coupling_have_the_bits_of_the_cpu(roomy, name, draws):
+@pytest.mark.parametrize(("draws", "precision"), [("words", "single"), ("planes", "single"), ("planes", "double")])
+def test_lattices_of_one_coupling_have_the_bits_of_the_cpu(roomy, name, draws, precision):
     """Counts are exact, and both engines weigh them with the same numbers in the same order."""
     if draws == "words" and not HAS_AVX512:
         pytest.skip("the CPU has another kernel then")
     edges = [(i, 70 + (i + apart) % 70) for i in range(70) for apart in (0, 7, 13, 20, 31, 40, 52)]  # seven neighbours
     model = LATTICES.get(name) or mg.from_edges(edges, coupling=0.1)
-    options = dict(steps=20, chains=70, seed=8, first_chain=5, precision="single", draws=draws)
+    options = dict(steps=20, chains=70, seed=8, first_chain=5, precision=precision, draws=draws)
     plan = make_plan(model, engine="cuda", **options)
     assert cuda.kernel_for(plan) is lattice
     assert np.array_equal(log_weights(plan, "cuda"), log_weights(plan, "numba"))
@@ -227,6 +227,15 @@ def test_bands_of_a_deep_model(on, monkeypatch):
         for name, value in {"shared_bytes": 90_000, "multiprocessors": 2, "has_warpgroups": True}.items():
             monkeypatch.setattr(on, name, value)
         assert np.array_equal(found, agree(model, large, 5e-5, precision="single", steps=6))
+
+
+def test_where_four_warps_have_no_room_each_multiplies_alone():
+    """They take more chains at a time, and whole twos of words: some models fit without only."""
+    sizes = 992, 1280
+    words = [-(-n // 32) for n in sizes]
+    into = [np.tile(np.array([[0, m]], np.int32), (n, 1)) for n, m in ((words[1], words[0]), (words[0], words[1]))]
+    assert resident.groups((into[0], into[1]), 64, 132, 232_448, True) is None
+    assert resident.groups((into[0], into[1]), 64, 132, 232_448, False) is not None
 
 
 def test_three_bytes_hold_a_weight():

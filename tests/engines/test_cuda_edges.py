@@ -15,7 +15,7 @@ import marginalis as mg
 from marginalis import experiments
 from marginalis.engines import cuda, drive, workers
 from marginalis.engines.cuda import general, large, lattice, sites, small
-from marginalis.exact import on_gpu, ways
+from marginalis.exact import on_gpu
 from marginalis.gpu import device as gpu
 from marginalis.sampling.plan import make_plan
 
@@ -52,7 +52,7 @@ def fake_cupy(driver=13000, count=1, capability="90", error=None):
 )
 def test_one_line_for_what_is_missing(monkeypatch, tmp_path, cupy, number, words):
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(workers, "open_device", gpu.open_device.__wrapped__)
+    monkeypatch.setattr(gpu, "_opened", gpu._opened.__wrapped__)
     monkeypatch.setattr(drive, "begin", None)  # pilots would run on the CPU: none does before the refusal
     mg.save(MODEL, tmp_path / "m.npz")
     flags = [] if number is None else ["--device", str(number)]
@@ -154,8 +154,7 @@ def test_a_cap_on_memory(model):
 
 def test_exact_sums_and_studies_say_it_too(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    for module in (ways, experiments):
-        monkeypatch.setattr(module, "open_device", gpu.open_device.__wrapped__)
+    monkeypatch.setattr(gpu, "_opened", gpu._opened.__wrapped__)
     mg.save(MODEL, tmp_path / "m.npz")
     for words in (("exact", str(tmp_path / "m.npz")), ("reproduce", "table1", "--out", str(tmp_path / "new"))):
         result = command(*words, "--engine", "cuda")

@@ -32,9 +32,9 @@ def whole_gains(of: Array) -> tuple[Array, Array]:
 
 
 def in_products(values: np.ndarray, less: np.ufunc) -> np.ndarray:
-    """Return functions of three digits as coefficients of the products of these: 1, d0, d1, d0·d1, d2, …"""
+    """Return functions of a few digits as coefficients of the products of these: 1, d0, d1, d0·d1, d2, …"""
     out = np.array(values)
-    for half in (1, 2, 4):
+    for half in 2 ** np.arange(out.shape[-1].bit_length() - 1):
         pairs = out.reshape(*out.shape[:-1], -1, 2, half)
         less(pairs[..., 1, :], pairs[..., 0, :], out=pairs[..., 1, :])
     return out

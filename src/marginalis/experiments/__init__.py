@@ -85,7 +85,7 @@ def reproduce(
         store.begin({e.name: settings for e, _, _, settings in plans}, resume)
         if pool is None and engine == "cuda" and here > 1:
             # what a GPU does of a piece takes less time than Python; but processes that share it take turns
-            pool, threads = min(here, _PROCESSES), _THREADS
+            pool, threads = min(here, _PROCESSES), _THREADS if threads is None else 1
         work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None}
         results = [_run(store, folder, e, count, n, settings, seed, engine, work) for e, count, n, settings in plans]
         if export:

@@ -17,6 +17,7 @@ from ..checks import shown, whole
 COMMON = Path(__file__).with_name("common.cu")
 _OLDEST = 70  # compute capability, times ten: __syncwarp and what goes with it
 _ELSE = "engine 'auto' runs on the CPU"
+_opening = threading.Lock()
 _ALIGNED = 256  # bytes, as whatever is allocated
 _HOPPER = "-arch=sm_90a"
 _ONLY_HOPPER = 'extern "C" __global__ void only() { asm volatile("wgmma.fence.sync.aligned;"); }'
@@ -62,7 +63,7 @@ class Device:
         try:
             with self._at_work():
                 return bool(self._cupy.RawModule(code=_ONLY_HOPPER, options=(_HOPPER,)).get_function("only").kernel)
-        except self._cupy.cuda.compiler.CompileException:
+        except Exception:  # whatever is in the way, there is another way
             return False
 
     def free_bytes(self) -> int:
@@ -162,13 +163,13 @@ class Device:
                 with self._at_work():
                     code, options = kernel_source(*files), compiler_options(macros)
                     compiled = self._cupy.RawModule(code=code, options=options).get_function(name)
+                    # once for launches of all sizes: more than what any kernel gets must be asked for
+                    compiled.max_dynamic_shared_size_bytes = self.shared_bytes - compiled.shared_size_bytes
                 self._kernels[key] = compiled
         compiled = self._kernels[key]
 
         def launch(blocks: int | tuple[int, int], block: int, shared: int, *arguments: Any) -> None:
             with self._at_work():
-                if shared > 48 << 10:  # more than what any kernel gets
-                    compiled.max_dynamic_shared_size_bytes = shared
                 given = tuple(np.uint64(0) if x is None else x for x in arguments)
                 grid = blocks if isinstance(blocks, tuple) else (blocks,)
                 compiled.kernel(grid, (block,), given, shared_mem=shared, enable_cooperative_groups=at_once)
@@ -208,9 +209,14 @@ def device_numbers(device: object) -> tuple[int, ...]:
     return (whole(device, "device", 0, 2**16),)
 
 
-@cache
 def open_device(number: int | None = None) -> Device:
     """Return a GPU by its number, the first by default, or raise a `NoDevice` that says what is missing."""
+    with _opening:
+        return _opened(0 if number is None else number)
+
+
+@cache
+def _opened(number: int) -> Device:
     try:
         import cupy
     except ImportError:
@@ -224,13 +230,12 @@ def open_device(number: int | None = None) -> Device:
     except runtime.CUDARuntimeError as error:
         missing = str(error).partition(": ")[2] or str(error)
         raise NoDevice(f"engine 'cuda' finds no GPU that it can use ({missing}); {_ELSE}") from None
-    chosen = 0 if number is None else number
-    if not 0 <= chosen < count:
+    if not 0 <= number < count:
         there = "is one GPU, number 0" if count == 1 else f"are {count} GPUs, numbers 0 to {count - 1}"
-        raise NoDevice(f"device is {chosen}; there {there}")
+        raise NoDevice(f"device is {number}; there {there}")
     try:
-        if int(cupy.cuda.Device(chosen).compute_capability) < _OLDEST:
-            raise NoDevice(f"GPU {chosen} is too old: the kernels need compute capability {_OLDEST / 10}; {_ELSE}")
-        return Device(cupy, chosen)
+        if int(cupy.cuda.Device(number).compute_capability) < _OLDEST:
+            raise NoDevice(f"GPU {number} is too old: the kernels need compute capability {_OLDEST / 10}; {_ELSE}")
+        return Device(cupy, number)
     except runtime.CUDARuntimeError as error:
-        raise _full(error, chosen) from None
+        raise _full(error, number) from None

@@ -140,8 +140,8 @@ class Population(OnDevice):
         laid_out: LaidOut = prepared.laid_out
         device, n = self.device, len(chains)
         up, down = laid_out.up, laid_out.down
-        has = device.multiprocessors, device.shared_bytes, device.has_warpgroups
-        self.groups = resident.groups((up.bands, down.bands), n, *has)
+        work = (up.bands, down.bands), n, device.multiprocessors, device.shared_bytes
+        self.groups = resident.groups(*work, device.has_warpgroups) or resident.groups(*work, False)
         self.half_steps = 0  # that have been taken
         if self.groups is None:
             self.words, self.rows = (up.words, down.words), n

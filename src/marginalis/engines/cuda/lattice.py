@@ -67,8 +67,8 @@ def _tables(device: Device, plan: Plan, betas: Array, coupling: float) -> tuple[
     fields = betas[:, None] * (coupling * np.arange(_MOST + 1))
     if plan.draws == "planes":
         degrees = np.arange(_MOST)[:, None]
-        by_degree = gains(betas[:, None, None] * (coupling * (2 * np.arange(_MOST) - degrees)))
-        worth = in_products(by_degree, np.subtract)[..., :_DIGITS]
+        by_degree = gains(betas[:, None, None] * (coupling * (2 * np.arange(_DIGITS) - degrees)))
+        worth = in_products(by_degree, np.subtract)
     else:
         worth, scale = gains(fields), np.ones(len(betas) - 1)
         if plan.precision == "single":

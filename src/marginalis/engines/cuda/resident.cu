@@ -13,6 +13,7 @@
 #define PIECE (6 * 32) // for 32 inputs and 32 units: six times two products, 32 lanes
 #define TILES (ROWS / (16 * HALVES))
 #define AHEAD 3 // operands that are read before they are used
+#define COUNT_SUMS ((int)(sizeof(Sums) / sizeof(int)))
 
 struct alignas(16) Share { int word, from, to, at; };
 struct alignas(16) Own { // of 32 units
@@ -164,6 +165,9 @@ FORCED void add_words(Sums &sums, const u32 *upper, int stride, const Operands2 
 #pragma unroll 1
     while (words -= 2) upper += 2, lower += 2, at += 2 * NEXT_PIECE, add_two<false>(sums, upper, lower, at, q);
     WAIT_PRODUCTS();
+    int *all = &sums[0][0][0][0];
+#pragma unroll
+    for (int i = 0; i < COUNT_SUMS; ++i) HELD(all[i]); // none is looked at before
 }
 #else
 // The products of all words of inputs; the last operands that are read ahead are read in vain
@@ -171,7 +175,7 @@ FORCED void add_words(Sums &sums, const u32 *row, int stride, const Operands2 *w
 {
     int *all = &sums[0][0][0][0];
 #pragma unroll
-    for (int i = 0; i < (int)(sizeof(Sums) / sizeof(int)); ++i) all[i] = 0;
+    for (int i = 0; i < COUNT_SUMS; ++i) all[i] = 0;
     weights += threadIdx.x % 32;
     Operands2 b[AHEAD];
     u32 bits[CHAINS];
