@@ -50,7 +50,7 @@ class Device:
         self._cupy, self._here = cupy, cupy.cuda.Device(number)
         self.number = number
         self.multiprocessors = int(self._here.attributes["MultiProcessorCount"])
-        self.shared_bytes = int(self._here.attributes["MaxSharedMemoryPerBlockOptin"])  # of one of them
+        self.shared_bytes = self._most_shared = int(self._here.attributes["MaxSharedMemoryPerBlockOptin"])  # of each
         self._lock = threading.Lock()
         self._kernels: dict[Any, Any] = {}
         self._kept: OrderedDict[Any, Any] = OrderedDict()
@@ -164,7 +164,7 @@ class Device:
                     code, options = kernel_source(*files), compiler_options(macros)
                     compiled = self._cupy.RawModule(code=code, options=options).get_function(name)
                     # once for launches of all sizes: more than what any kernel gets must be asked for
-                    compiled.max_dynamic_shared_size_bytes = self.shared_bytes - compiled.shared_size_bytes
+                    compiled.max_dynamic_shared_size_bytes = self._most_shared - compiled.shared_size_bytes
                 self._kernels[key] = compiled
         compiled = self._kernels[key]
 
