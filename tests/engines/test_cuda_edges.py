@@ -157,7 +157,8 @@ def test_exact_sums_and_studies_say_it_too(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.setattr(gpu, "_opened", gpu._opened.__wrapped__)
     mg.save(MODEL, tmp_path / "m.npz")
-    for words in (("exact", str(tmp_path / "m.npz")), ("reproduce", "table1", "--out", str(tmp_path / "new"))):
+    new = "--out", str(tmp_path / "new")
+    for words in (("exact", str(tmp_path / "m.npz")), ("reproduce", "table1", *new), ("calibrate", *new)):
         result = command(*words, "--engine", "cuda")
         assert result.returncode == 2
         assert "needs CuPy" in result.stderr

@@ -72,6 +72,7 @@ def calibrate(
     """Check on random models that 95 % intervals hold 95 % of the time, or warn."""
     from ..experiments import calibration
 
+    calibration.check_engine(engine)
     if repeats is not None:
         calibration.check_repeats(repeats)
     calibration.make_folder(out)

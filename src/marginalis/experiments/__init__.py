@@ -10,17 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..checks import one_of, whole
+from ..checks import whole
 from ..engines.workers import at_work
 from ..formats.files import make_folder, write_whole
-from ..gpu.device import open_device
 from ..parallel.each import call_each
 from ..parallel.threads import Tick, cores
 from ..plots import save, style
-from ..sampling.options import ENGINES, Engine
+from ..sampling.options import Engine
 from .ape_temperature import EXPERIMENT as APE_TEMPERATURE
 from .convergence import EXPERIMENT as CONVERGENCE
 from .experiment import Columns, Experiment, Summary
+from .sampling import check_engine
 from .size_ratio import EXPERIMENT as SIZE_RATIO
 from .store import Contents, Row, Store
 from .table1 import EXPERIMENT as TABLE1
@@ -63,9 +63,7 @@ def reproduce(
     numbers as one that was never stopped. `engine` and `pool` are those of `estimate`, a piece of work being a task; a
     GPU is fed by a few processes.
     """
-    one_of(engine, ENGINES, "engine")
-    if engine == "cuda":
-        open_device()  # or say what is missing
+    check_engine(engine)
     if name != "all" and name not in EXPERIMENTS:
         raise ValueError(f"experiment is {name!r}; it must be one of {', '.join(EXPERIMENTS)}, all")
     chosen = list(EXPERIMENTS.values()) if name == "all" else [EXPERIMENTS[name]]

@@ -16,21 +16,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..answers import confidence
-from ..checks import Array, one_of, whole
+from ..checks import Array, whole
 from ..engines import drive
 from ..engines.workers import at_work
 from ..exact import exact_log_z
 from ..formats import files
 from ..parallel.each import call_each
 from ..parallel.threads import Tick
-from ..sampling.options import ENGINES, Engine
+from ..sampling.options import Engine
 from ..sampling.plan import make_plan
 from . import _csv
 from .calls import judge_calls
 from .experiment import Summary
 from .families import Case, available, received, sendable
 from .intervals import FAST, SLOW, Sample, chosen
-from .sampling import derive
+from .sampling import check_engine, derive
 
 FEWEST = 150  # a cell with fewer estimates is left out
 SHORTEST = 15_000  # chains of one run, whatever the work
@@ -96,7 +96,7 @@ def calibrate(
     `quick` takes two kinds of models at a few settings, and no whole calls; `full` more K, N and models, and beside the
     interval more of those that were tried. `pool` and `engine` are as in `estimate`: every run is a task.
     """
-    one_of(engine, ENGINES, "engine")
+    check_engine(engine)
     if quick and full:
         raise ValueError("quick and full are two studies: choose one")
     scale = QUICK if quick else FULL if full else USUAL

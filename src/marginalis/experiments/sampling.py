@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..checks import Array
+from ..checks import Array, one_of
 from ..engines import drive
 from ..exact import exact_log_z
 from ..examples import rbm_gaussian, rbm_hopfield
+from ..gpu.device import open_device
 from ..models.model import MRF
 from ..parallel.threads import Tick
-from ..sampling.options import Engine, Method, Transition
+from ..sampling.options import ENGINES, Engine, Method, Transition
 from ..sampling.plan import make_plan
 from .store import Row
 
@@ -30,6 +31,13 @@ class Setting(NamedTuple):
     model: str
     hidden: int
     inv_t: float
+
+
+def check_engine(engine: object) -> None:
+    """Raise a ValueError, before any work, if an engine is none or has no GPU to run on."""
+    one_of(engine, ENGINES, "engine")
+    if engine == "cuda":
+        open_device()
 
 
 def derive(seed: int, *words: Any) -> int:
