@@ -216,6 +216,15 @@ def test_large_models(on, monkeypatch, method, base):
     assert all(np.array_equal(found[0], other) for other in found)
 
 
+@pytest.mark.parametrize("model", [MIXED, LATTICES["open"], cube(4), glass()], ids=["small", "lattice", "cube", "any"])
+def test_a_hundred_steps_in_single_precision(roomy, model):
+    """Hardly a chain goes another way because of rounding."""
+    plan = make_plan(model, steps=100, chains=128, seed=4, precision="single", engine="cuda")
+    assert plan.precision == "single"
+    apart = np.abs(log_weights(plan, "cuda") - log_weights(plan, "numpy"))
+    assert np.mean(apart < 1e-3) >= 0.98
+
+
 def test_bands_of_a_deep_model(on, monkeypatch):
     monkeypatch.setattr(large, "_SPAN", 2)
     rng = np.random.default_rng(7)
