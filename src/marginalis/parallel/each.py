@@ -61,6 +61,7 @@ def _on_threads(
     threads: int,
     tick: Tick,
 ) -> None:
+    """Call a function for every item here; an error in one call stops the others."""
     stop = threading.Event()
 
     def heed(fraction: float) -> None:
