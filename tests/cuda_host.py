@@ -95,3 +95,6 @@ class HostDevice:
             subprocess.run([*command, source, "-o", source.with_suffix(".so")], check=True)
             self.kernels[key] = ctypes.CDLL(str(source.with_suffix(".so")))
         return self.kernels[key]
+
+
+HOST = HostDevice()

@@ -7,43 +7,14 @@ import networkx as nx
 import numpy as np
 import pytest
 from conftest import log_weights, random_rbm
-from cuda_host import COMPILER, HostDevice
+from cuda_host import HOST
 
 import marginalis as mg
 from marginalis.engines import cuda, drive
 from marginalis.engines.cuda import general, large, lattice, resident, sites, small
-from marginalis.exact import ways
-from marginalis.gpu import device as gpu
 from marginalis.sampling.mixture import Mixture
 from marginalis.sampling.plan import make_plan
 from marginalis.sampling.recorder import Recorder
-from marginalis.simd.functions import HAS_AVX512
-
-HOST = HostDevice()
-ON = [
-    pytest.param("host", marks=pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")),
-    pytest.param("gpu", marks=pytest.mark.gpu),
-]
-
-
-@pytest.fixture(params=ON)
-def on(request, monkeypatch):
-    """Return the GPU, or the host in its place."""
-    if request.param == "gpu":
-        return gpu.open_device(0)
-    monkeypatch.setattr(cuda, "open_device", lambda number: HOST)
-    monkeypatch.setattr(ways, "open_device", lambda number: HOST)
-    monkeypatch.setattr(small, "_BLOCK", 32)
-    monkeypatch.setattr(small, "_WARPS", 2)
-    return HOST
-
-
-@pytest.fixture
-def roomy(on, monkeypatch):
-    """Return the same, with shared memory."""
-    if on is HOST:
-        monkeypatch.setattr(on, "shared_bytes", 100 << 10)
-    return on
 
 
 def agree(model, kernel, tolerance=1e-10, **options):
@@ -107,20 +78,6 @@ def test_lattices_of_one_coupling(roomy, monkeypatch, name, draws):
         monkeypatch.setattr(lattice, "MOST_INSIDE", 0)
         monkeypatch.setattr(lattice, "_TABLED", 0)
     agree(LATTICES[name], lattice, draws=draws)
-
-
-@pytest.mark.parametrize("name", [*LATTICES, "circulant"])
-@pytest.mark.parametrize(("draws", "precision"), [("words", "single"), ("planes", "single"), ("planes", "double")])
-def test_lattices_of_one_coupling_have_the_bits_of_the_cpu(roomy, name, draws, precision):
-    """Counts are exact, and both engines weigh them with the same numbers in the same order."""
-    if draws == "words" and not HAS_AVX512:
-        pytest.skip("the CPU has another kernel then")
-    edges = [(i, 70 + (i + apart) % 70) for i in range(70) for apart in (0, 7, 13, 20, 31, 40, 52)]  # seven neighbours
-    model = LATTICES.get(name) or mg.from_edges(edges, coupling=0.1)
-    options = dict(steps=20, chains=70, seed=8, first_chain=5, precision=precision, draws=draws)
-    plan = make_plan(model, engine="cuda", **options)
-    assert cuda.kernel_for(plan) is lattice
-    assert np.array_equal(log_weights(plan, "cuda"), log_weights(plan, "numba"))
 
 
 def test_sparse_graphs(roomy):

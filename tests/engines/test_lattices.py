@@ -5,7 +5,7 @@ import pytest
 from conftest import log_weights
 
 import marginalis as mg
-from marginalis.engines import drive
+from marginalis.engines import cuda, drive
 from marginalis.engines.cpu import lattice, lattice_population, planes_population
 from marginalis.engines.cpu.lattice_kernel import MOST
 from marginalis.engines.cpu.lattice_population import LatticePopulation, serves_words
@@ -23,9 +23,9 @@ def glass(shape, seed=0, **options):
     return mg.ising_grid(shape, coupling=tuple(couplings), **options)
 
 
-def cubic(**options):
-    """A 4×4×4 torus: six neighbours."""
-    sites = np.arange(64).reshape(4, 4, 4)
+def cubic(side=4, **options):
+    """A torus in three dimensions: six neighbours."""
+    sites = np.arange(side**3).reshape(side, side, side)
     edges = np.hstack([[sites.ravel(), np.roll(sites, 1, axis).ravel()] for axis in range(3)]).T
     return mg.from_edges(edges, **options)
 
@@ -55,6 +55,29 @@ def test_draw_for_draw(name, draws, monkeypatch):
         assert type(drive.begin(plan).population(range(1))) is POPULATIONS[draws]
         slow, fast = (log_weights(plan, engine) for engine in ("numpy", "numba"))
         np.testing.assert_allclose(fast, slow, rtol=0, atol=1e-6 if draws == "words" else 1e-11)
+
+
+PLAIN = {  # without fields, and large enough for the kernel of lattices on a GPU
+    "torus": mg.ising_grid((10, 12), coupling=0.44, periodic=True),
+    "glass": glass((10, 12), periodic=True),
+    "open": glass((11, 11)),
+    "cubic": cubic(6, coupling=0.25),
+    "seven": mg.from_edges(
+        [(i, 70 + (i + d) % 70) for i in range(70) for d in (0, 7, 13, 20, 31, 40, 52)], coupling=0.1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize(("draws", "precision"), [("words", "single"), ("planes", "single"), ("planes", "double")])
+def test_a_gpu_has_the_same_bits(roomy, name, draws, precision):
+    """Counts are exact, and both engines weigh them with the same numbers in the same order."""
+    if draws == "words" and not HAS_AVX512:
+        pytest.skip("lattices are like any graph without AVX-512")
+    options = dict(steps=20, chains=70, seed=8, first_chain=5, precision=precision, draws=draws)
+    plan = make_plan(PLAIN[name], engine="cuda", **options)
+    assert cuda.kernel_for(plan) is cuda.lattice
+    assert np.array_equal(log_weights(plan, "cuda"), log_weights(plan, "numba"))
 
 
 def test_what_is_not_taken_for_a_lattice():
