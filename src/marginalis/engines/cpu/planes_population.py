@@ -90,7 +90,8 @@ class TableMaker:
 def draw_tables(fields: Array) -> tuple[np.ndarray, np.ndarray]:
     """Return the coefficients of thresholds and of favoured spins for fields [step, kind, neighbours up]."""
     favoured = np.where(np.copysign(1.0, fields) > 0, ONES, np.uint32(0))
-    return tuple(in_products(x, np.bitwise_xor).ravel() for x in (thresholds(fields), favoured))  # type: ignore
+    words, spins = (in_products(x, np.bitwise_xor).ravel() for x in (thresholds(fields), favoured))
+    return words, spins
 
 
 def prepare_planes(plan: Plan) -> Prepared:
