@@ -1,7 +1,7 @@
-"""Pools of a Dask cluster, by the package ``distributed``.
+"""Pools of Dask workers, through the package ``distributed``.
 
-Dask starts the tasks of a worker that has died on another one. What it gives up, or what is lost with its scheduler,
-is sent again from here.
+Dask itself restarts the tasks of a dead worker on another worker. Tasks that Dask gives up, or that are lost with the
+scheduler, are sent again from here.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..checks import a_kind
 from .pools import Finished, Pool, check_version
 from .tasks import Task, work
 
-_ANSWER = 5  # seconds that a scheduler has to answer
-_WORKERS = 30.0  # seconds that a cluster without workers has to find some
-_ALIVE = ("running", "connecting")  # the client gives a scheduler that is gone some time to come back
+_ANSWER = 5  # Seconds until a scheduler that does not answer counts as absent.
+_WORKERS = 30.0  # Seconds that a cluster may have no workers before the run fails.
+_ALIVE = ("running", "connecting")  # A client that reconnects to its scheduler is still usable.
 _GONE = (CancelledError, asyncio.CancelledError, CommClosedError, distributed.KilledWorker)
 
 
 class DaskPool(Pool):
-    """The workers of a Dask cluster, as many as there are at the time."""
+    """The workers of a Dask cluster, whose number may change during the run."""
 
     def __init__(self, client: distributed.Client, close: Callable[[], None] = lambda: None) -> None:
         super().__init__(client.submit, 1, close)
@@ -41,13 +41,13 @@ class DaskPool(Pool):
         self.workers()
 
     def workers(self) -> int:
-        """Return how many tasks the cluster can run at a time; a second's old news will do."""
+        """Return how many tasks the cluster can run at a time, refreshed once per second."""
         now = time.monotonic()
         if now - self._looked > 1.0:
             if self.client.status not in _ALIVE:
                 raise self._gone()
             found: dict[str, int] = {}
-            with contextlib.suppress(*_GONE):  # a scheduler that is gone may come back
+            with contextlib.suppress(*_GONE):  # The scheduler may come back.
                 found = self.client.nthreads() if self.client.status == "running" else {}
             self._number, self._looked = sum(found.values()), now
             if set(found) - self._known:
@@ -60,14 +60,14 @@ class DaskPool(Pool):
 
     def _check_versions(self, workers: list[str]) -> None:
         """Raise a ValueError that names a worker without marginalis, or with another version."""
-        # a function of the standard library, which every worker has
+        # The function is from the standard library, so that every worker can run it.
         look = {}
-        with contextlib.suppress(*_GONE, ValueError):  # a worker that has gone meanwhile
+        with contextlib.suppress(*_GONE, ValueError):  # A worker may have left in the meantime.
             look = self.client.run(pkgutil.resolve_name, "marginalis:__version__", workers=workers, on_error="return")
         for address, found in look.items():
             if isinstance(found, ImportError):
                 found = None
-            if found is None or isinstance(found, str):  # else it has just gone
+            if found is None or isinstance(found, str):  # Any other value means that the worker has just left.
                 check_version(found, address)
                 self._known.add(address)
 
@@ -76,13 +76,16 @@ class DaskPool(Pool):
         return self.submit_all([task], data, finished)[0]
 
     def submit_all(self, tasks: Sequence[Task], data: bytes, finished: Finished[Any]) -> list[Any]:
-        """Send some tasks at once; the job is a task of its own, on which they depend: Dask takes it where they go."""
+        """Send several tasks at once.
+
+        The job is a Dask task of its own on which the others depend, so that Dask copies it to the workers.
+        """
         name = tasks[0].job
         job = self._jobs.get(name)
         try:
             if job is None or job.status in ("cancelled", "lost", "error"):
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", UserWarning)  # a model may be larger than Dask likes
+                    warnings.simplefilter("ignore", UserWarning)  # Dask warns about large objects, which models may be.
                     job = self.client.submit(bytes, data, key=f"marginalis-job-{name}")
                 self._jobs = {name: job}
             futures: list[Any] = self.client.map(work, tasks, data=job, pure=False)
@@ -95,7 +98,7 @@ class DaskPool(Pool):
         return futures
 
     def results(self, futures: Sequence[Any]) -> Iterator[Any]:
-        """Give what futures hold: fetched together, or one by one if some of it is lost."""
+        """Yield the results of futures: fetched together, or one by one if some of them are lost."""
         if all(future.status == "finished" for future in futures):
             with contextlib.suppress(Exception):
                 yield from self.client.gather(futures)
@@ -109,7 +112,7 @@ class DaskPool(Pool):
         )
 
     def is_lost(self, error: BaseException) -> bool:
-        """Tell if the worker or the scheduler is gone."""
+        """Return whether the error means that the worker or the scheduler is gone."""
         return isinstance(error, _GONE) or super().is_lost(error)
 
 
@@ -130,32 +133,33 @@ def of_client(client: Any) -> DaskPool:
 def at(address: str) -> DaskPool:
     """Return the pool of the scheduler at an address, if one answers there."""
     try:
-        # a client that finds nobody would take long to go, and here a loop may be running already
+        # A client that finds no scheduler takes long to close, so a bare connection is tried first. It runs on another
+        # thread because an event loop may already be running on this one.
         with ThreadPoolExecutor(1) as other_thread:
             other_thread.submit(asyncio.run, _knock(address)).result()
         client = distributed.Client(address, timeout=_ANSWER, set_as_default=False)
-    except (OSError, ValueError, TypeError, MemoryError) as error:  # MemoryError: who answers speaks another language
+    except (OSError, ValueError, TypeError, MemoryError) as error:  # MemoryError: the server speaks another protocol.
         text = " ".join(str(error).split())[:100] or "it does not say hello"
         raise ValueError(f"no Dask scheduler answers at {address!r}: {text}") from None
     return _ours(client, client.close)
 
 
 async def _knock(address: str) -> None:
-    """Raise an error if nobody answers at an address as a scheduler does."""
+    """Raise an error if no scheduler answers at an address."""
     secrets = distributed.Security().get_connection_args("client")
     calling = distributed.comm.connect(distributed.comm.normalize_address(address), timeout=_ANSWER, **secrets)
     (await asyncio.wait_for(calling, _ANSWER + 1)).abort()
 
 
 def local(cores: int) -> DaskPool:
-    """Return a cluster of our own on this machine, a process for each core, which listens to this machine only."""
+    """Start a cluster on this machine, one process per core, that is reachable from this machine only."""
     here = "127.0.0.1"
     cluster = distributed.LocalCluster(
         n_workers=cores,
         threads_per_worker=1,
         host=here,
         dashboard_address=f"{here}:0",
-        worker_dashboard_address=f"{here}:0",  # older versions would listen to everybody
+        worker_dashboard_address=f"{here}:0",  # Older versions would listen on all network interfaces.
         silence_logs=100,
     )
     client = distributed.Client(cluster, set_as_default=False)

@@ -1,4 +1,4 @@
-"""One call for each of many items, on threads or on a pool."""
+"""Calling a function for each of many items, on threads or on a pool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .threads import Tick, run_jobs
 
 @dataclass(frozen=True)
 class Calls:
-    """Calls of a function as a job; their items come with the tasks."""
+    """A job that calls a function; the tasks carry the items."""
 
     function: Callable[[Any, Tick], Any]
 
@@ -36,11 +36,11 @@ def call_each(
     tick: Tick,
     seconds: float = 5.0,
 ) -> None:
-    """Have ``function(item, heed)`` called for every item; ``receive(number, result)`` gets what comes back, at once.
+    """Call ``function(item, progress)`` for every item and pass each result to ``receive(number, result)`` at once.
 
-    `seconds` is a guess of what a call takes, for a pool, which gets calls of a second or two at a time.
-    A function that takes long calls `heed` with its progress, which raises an error when the others have stopped. For a
-    pool it must be one that can be pickled, as those of a module can.
+    `seconds` is a guess of the time of one call, from which a pool decides how many calls make one task. A function
+    that takes long reports its progress, from 0 to 1, by calling ``progress``, which raises an error if another call
+    has failed. On a pool the function must be picklable, as functions defined in a module are.
     """
     if pool is not None:
 
@@ -61,7 +61,7 @@ def _on_threads(
     threads: int,
     tick: Tick,
 ) -> None:
-    """Call a function for every item here; an error in one call stops the others."""
+    """Call a function for every item on threads of this process; an error in one call stops the others."""
     stop = threading.Event()
 
     def heed(fraction: float) -> None:

@@ -1,7 +1,8 @@
-"""Who has which part of a run: parts are cut to take some seconds, given out, and given out again when they are lost.
+"""The account of a distributed run: which parts are open, running or finished.
 
-Nothing here knows what the parts are, nor how they travel; `benchmarks/cluster_simulation.py` runs the same code with
-thousands of workers that do not exist.
+A part is cut so that it takes a few seconds; it is assigned to a worker, and assigned again if it is lost. This module
+knows neither what the parts contain nor how they are sent, so `benchmarks/cluster_simulation.py` can run the same code
+with thousands of simulated workers.
 """
 
 from __future__ import annotations
@@ -11,32 +12,35 @@ from collections import deque
 
 import numpy as np
 
-SECONDS = 2.0  # that a part should take,
-PER_WORKER = 1 / 100  # and this much more for every worker: the one who gives parts out must keep up
-LEAST = 1.0  # seconds of the last parts, which are cut smaller so that all workers end together
-PATIENCE = 60.0  # seconds after which a part that should be back by now is given to another worker, too,
-OVERDUE = 10.0  # or this many times what it should take, whichever is longer
-MOST_LOSSES = 5  # of one part, after which it is not the workers' fault
+SECONDS = 2.0  # Target duration of a part, in seconds.
+PER_WORKER = 1 / 100  # Seconds added to the target for every worker, so that the scheduler keeps up with large pools.
+LEAST = 1.0  # Seconds of the last parts, which are shorter so that all workers finish at about the same time.
+PATIENCE = 60.0  # A part is given to a second worker if it has been running for this many seconds
+OVERDUE = 10.0  # and for this many times its expected duration.
+MOST_LOSSES = 5  # A run fails if one part is lost more often than this, because then the part itself is the cause.
 _OPEN, _GIVEN, _DONE = 0, 1, 2
 
 
 class Ledger:
-    """The units 0 … n−1 of a run (sixteen chains, a population, a model), and what has become of each."""
+    """The state of the units 0 … n−1 of a run; a unit is sixteen chains, a population or a model."""
 
     def __init__(
         self, units: int, seconds: float, *, most: int | None = None, start: int = 0, length: float = 0.0
     ) -> None:
-        """`seconds` is a guess of what a unit takes; parts have `most` units at most, and take `length` seconds, or as
-        many as are good for the number of workers; the first begins at `start`.
+        """Start with all units open.
+
+        `seconds` is a guess of the time of one unit, `most` the largest number of units in a part, `length` the
+        duration of a part in seconds (0: chosen from the number of workers), and `start` the unit at which the first
+        part begins.
         """
         self._length = length
         self._state = np.zeros(units, dtype=np.uint8)
-        self._seen: deque[float] = deque(maxlen=64)  # seconds per unit of the last parts
+        self._seen: deque[float] = deque(maxlen=64)  # Seconds per unit of the last parts.
         self._guess, self._most, self._cursor = max(seconds, 1e-12), most or units, start
         self._again: deque[range] = deque()
-        self._out: dict[range, list[float]] = {}  # part: when it was given out last, and how many have it
+        self._out: dict[range, list[float]] = {}  # For each running part: its last start time and number of workers.
         self._losses: dict[range, int] = {}
-        self._calm_until = 0.0  # before that no part can be overdue
+        self._calm_until = 0.0  # No part can be overdue before this time.
         self.total, self.done, self._open = units, 0, units
 
     @property
@@ -46,11 +50,11 @@ class Ledger:
 
     @property
     def pace(self) -> float:
-        """Seconds that a unit takes, as seen lately, or as guessed."""
+        """Seconds per unit: the median of recent parts, or the initial guess before any part is back."""
         return statistics.median(self._seen) if self._seen else self._guess
 
     def take(self, now: float, workers: int) -> range | None:
-        """Return the next part for one of some workers, or None if there is none to give at this moment."""
+        """Return the next part to run on a pool of `workers` workers, or None if there is none at this moment."""
         while self._again:
             part = self._again.popleft()
             if not (self._state[part.start : part.stop] == _DONE).all():
@@ -60,7 +64,7 @@ class Ledger:
             return self._overdue(now)
         seconds = self._length or SECONDS + PER_WORKER * workers
         left = self._open * self.pace / max(workers, 1)
-        if left < 2.0 * seconds:  # the end is near
+        if left < 2.0 * seconds:  # The last parts are shorter.
             seconds = min(seconds, max(LEAST, PER_WORKER * workers / 2.0, left / 2.0))
         size = max(1, min(int(seconds / self.pace), self._most))
         taken = np.flatnonzero(self._state[first : first + size] != _OPEN)
@@ -89,7 +93,7 @@ class Ledger:
         return part
 
     def _overdue(self, now: float) -> range | None:
-        """Return the part that has been out longest, if it should be back by now."""
+        """Return the part that has been running longest, if it is overdue."""
         if not self._out or now < self._calm_until:
             return None
         part = min(self._out, key=lambda x: self._out[x][0])
@@ -98,7 +102,7 @@ class Ledger:
         return self._give(part, now) if now > self._calm_until else None
 
     def finish(self, part: range, seconds: float | None = None) -> bool:
-        """Note that a part is done, in so many seconds; return whether any of it was not done before."""
+        """Mark a part as finished after `seconds`; return whether any of its units was unfinished before."""
         self._out.pop(part, None)
         self._losses.pop(part, None)
         here = self._state[part.start : part.stop]

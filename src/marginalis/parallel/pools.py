@@ -1,7 +1,7 @@
-"""Pools of workers: processes here, an executor, whatever has ``map``, a Dask cluster; all take tasks in one way.
+"""Pools of workers (local processes, an executor, an object with ``map``, a Dask cluster) behind one interface.
 
-A task is a part of a job. The job itself, which holds the model, goes to a worker once: tasks name it by its digest,
-and a worker that has not seen it yet says so.
+A task is a part of a job. The job itself, which holds the model, is sent to a worker once: tasks refer to it by its
+digest, and a worker that does not have it yet answers that it is missing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KINDS = (
 class Pool:
     """Workers behind a function ``submit(function, *args)`` that returns a future."""
 
-    threads = 1  # of each task
+    threads = 1  # Threads of each task.
 
     def __init__(self, submit: Callable[..., Any], workers: int, close: Callable[[], None] = lambda: None) -> None:
         self._submit, self._workers, self.close = submit, workers, close
@@ -41,12 +41,14 @@ class Pool:
         return self._workers
 
     def room(self) -> int:
-        """Return how many tasks to have on their way: one more for each worker than it can run."""
+        """Return how many tasks to keep submitted: one waiting task for each running one."""
         return 2 * self.workers()
 
     def submit(self, task: Task, data: bytes, sure: bool, finished: Finished[Any]) -> Any:
-        """Send a task, with its job if it must be `sure` to have it; its future comes to `finished` by itself."""
-        # the first tasks take the job along: no worker can have seen it
+        """Send a task; its future is put into the queue `finished` when it is done.
+
+        The job is sent along if `sure` is true, and with the first tasks, because no worker can have it yet.
+        """
         sure = sure or self._sent.get(task.job, 0) < self._workers
         if sure:
             self._sent[task.job] = self._sent.get(task.job, 0) + 1
@@ -54,17 +56,17 @@ class Pool:
             future = self._submit(work, task, data if sure else None)
         except BrokenExecutor as error:
             raise broken(error) from None
-        except RuntimeError as error:  # of an executor that is shut down
+        except RuntimeError as error:  # An executor that is shut down raises it.
             raise ValueError(f"the pool takes no tasks: {error}") from None
         future.add_done_callback(finished.put)
         return future
 
     def submit_all(self, tasks: Sequence[Task], data: bytes, finished: Finished[Any]) -> list[Any]:
-        """Send some tasks of one job."""
+        """Send several tasks of one job."""
         return [self.submit(task, data, False, finished) for task in tasks]
 
     def results(self, futures: Sequence[Any]) -> Iterator[Any]:
-        """Give what futures that are done hold: a reply, or an error."""
+        """Yield the result of each finished future: a reply, or an exception as a value."""
         for future in futures:
             try:
                 yield future.result()
@@ -72,7 +74,7 @@ class Pool:
                 yield error
 
     def wait(self, finished: Finished[Any], seconds: float) -> list[Any]:
-        """Return the futures that are done, after some seconds at most."""
+        """Return the finished futures, waiting for the first for `seconds` at most."""
         found = []
         with contextlib.suppress(queue.Empty):
             found.append(finished.get(timeout=seconds))
@@ -81,12 +83,12 @@ class Pool:
         return found
 
     def is_lost(self, error: BaseException) -> bool:
-        """Tell if an error says that the worker is gone, and not that the task failed."""
+        """Return whether an error means that the worker is gone rather than that the task failed."""
         return isinstance(error, WorkerDied | CancelledError)
 
 
 class MapPool(Pool):
-    """Workers behind a function ``map(function, tasks)``, which is called with some tasks at a time."""
+    """Workers behind a function ``map(function, tasks)``, which is called with several tasks at a time."""
 
     def __init__(self, call: Callable[..., Any], workers: int) -> None:
         super().__init__(self._keep, workers)
@@ -99,7 +101,7 @@ class MapPool(Pool):
         return future
 
     def wait(self, finished: Finished[Any], seconds: float) -> list[Any]:
-        """Have all waiting tasks done."""
+        """Run all waiting tasks and return their futures."""
         tasks, self._waiting = self._waiting, []
         answers = self._map(_work_on, [args for _, args in tasks])
         for (future, _), answer in zip(tasks, answers, strict=True):
@@ -112,12 +114,12 @@ def _work_on(args: tuple[Any, ...]) -> Any:
 
 
 def broken(error: BaseException) -> OSError:
-    """Return the error that says that a pool is of no more use."""
+    """Return the error to raise when a pool cannot be used any longer."""
     return OSError(f"the pool is broken, one of its workers having died: {error}")
 
 
 def open_pool(pool: Any, threads: int | None, cores: int) -> Pool:
-    """Return the pool that is asked for, each of whose tasks uses `threads`, or by default its share of the cores."""
+    """Return the pool that the option `pool` names; each task uses `threads`, by default its share of the cores."""
     if isinstance(pool, str):
         found = _named(pool, cores)
     elif isinstance(pool, int) and not isinstance(pool, bool):
@@ -145,7 +147,7 @@ def _no_pool(pool: Any) -> ValueError:
 
 
 def _named(pool: str, cores: int) -> Pool:
-    """Return the pool that a word names: a number of processes, a Dask cluster or one of our own."""
+    """Return the pool that a string names: a number of processes, a Dask scheduler, or a local Dask cluster."""
     if pool.isdecimal() and len(pool) < 10:
         return open_pool(int(pool), None, cores)
     if pool == "dask-local":
@@ -167,7 +169,7 @@ def _dask() -> Any:
 
 
 def _number_of_workers(pool: Any) -> int:
-    """Return how many workers an executor says it has, by any of the usual names, or else the cores of this machine."""
+    """Return the number of workers of an executor, from the usual attributes, or else the number of cores."""
     for name in ("num_workers", "_max_workers", "_processes", "size"):
         number = getattr(pool, name, None)
         if isinstance(number, int) and 0 < number <= 10**6:
@@ -187,7 +189,7 @@ def _submit_to(pool: Any) -> Callable[..., Any]:
 
 
 def check_version(found: object, where: str) -> None:
-    """Raise a ValueError if a worker has not the version of marginalis that the caller has."""
+    """Raise a ValueError if a worker has no marginalis, or another version than the caller."""
     if found is None:
         raise ValueError(f"the worker {where} has no marginalis: install version {__version__} there")
     if found != __version__:

@@ -1,8 +1,8 @@
-"""Processes on this machine that take tasks one at a time.
+"""Worker processes on this machine that run tasks one at a time.
 
-`concurrent.futures.ProcessPoolExecutor` gives up all its processes when one dies, runs the caller's script once more
-in each, and leaves them behind when the caller is killed; these are replaced one by one, import nothing of the
-caller's, and end with it.
+`concurrent.futures.ProcessPoolExecutor` abandons all its processes when one dies, imports the caller's script in each
+of them, and leaves them running when the caller is killed. The processes of this module are replaced one by one,
+import nothing of the caller's, and end with the caller.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _CODE = (
 
 
 class WorkerDied(OSError):
-    """The process that had a task has ended without an answer."""
+    """The process that ran a task ended without an answer."""
 
 
 class Processes:
-    """So many processes; each serves a thread here, which feeds it and waits for it."""
+    """A fixed number of processes; one thread per process sends tasks to it and waits for the answers."""
 
     def __init__(self, number: int) -> None:
         self._tasks: queue.SimpleQueue[tuple[Future[Any], bytes] | None] = queue.SimpleQueue()
@@ -42,18 +42,18 @@ class Processes:
             thread.start()
 
     def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
-        """Have a function of some module called in one of the processes."""
+        """Call a function, which must be defined in a module, in one of the processes."""
         future: Future[Any] = Future()
         self._tasks.put((future, pickle.dumps((function, args), 5)))
         return future
 
     def pids(self) -> list[int]:
-        """Return the numbers of the processes there are now."""
+        """Return the process ids of the current processes."""
         with self._lock:
             return [process.pid for process in self._running]
 
     def close(self) -> None:
-        """End all processes now, whatever they do."""
+        """Kill all processes immediately."""
         with self._lock:
             self._closed = True
             for process in self._running:
@@ -64,7 +64,7 @@ class Processes:
             thread.join()
 
     def _feed(self) -> None:
-        """Start a process, and another whenever it is gone; give it one task after the other."""
+        """Keep one process running, replacing it when it dies, and send it one task after the other."""
         process = self._start()
         while process is not None and (item := self._tasks.get()) is not None:
             future, data = item
@@ -74,7 +74,7 @@ class Processes:
                 answer = _ask(process, data)
             except (OSError, EOFError, pickle.UnpicklingError):
                 self._end(process)
-                process = self._start()  # before anyone hears of it, and may end
+                process = self._start()  # Started before the caller learns of the failure and may close the pool.
                 future.set_exception(WorkerDied("a worker process has died"))
                 continue
             except BaseException as error:
@@ -103,7 +103,7 @@ class Processes:
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with contextlib.suppress(OSError):  # what was not sent yet
+                with contextlib.suppress(OSError):  # Unsent data cannot be flushed to a dead process.
                     pipe.close()
 
 
@@ -116,25 +116,28 @@ def _ask(process: subprocess.Popen[bytes], data: bytes) -> Any:
 
 
 class _Failed:
-    """An exception on its way back."""
+    """An exception that is sent back to the caller."""
 
     def __init__(self, error: BaseException) -> None:
         try:
             pickle.loads(pickle.dumps(error))
-        except Exception:  # some cannot travel
+        except Exception:  # Some exceptions cannot be pickled.
             error = RuntimeError(f"{type(error).__name__}: {error}")
         self.error = error
 
 
 def serve() -> None:
-    """Answer tasks on stdin until it ends, as it does when the caller is gone. What is printed goes to stderr."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the caller, who ends this process
+    """Run the tasks that arrive on stdin until it closes, which it does when the caller ends.
+
+    Output that a task prints goes to stderr, because stdout carries the answers.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the caller, which ends this process.
     tasks, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     while True:
         try:
             task = pickle.load(tasks)
-        except (EOFError, pickle.UnpicklingError):  # the latter if the caller is killed while it writes
+        except (EOFError, pickle.UnpicklingError):  # UnpicklingError: the caller was killed while it was writing.
             return
         answer: Any
         try:
@@ -144,5 +147,5 @@ def serve() -> None:
         try:
             pickle.dump(answer, answers, 5)
             answers.flush()
-        except BrokenPipeError:  # the caller was killed meanwhile
+        except BrokenPipeError:  # The caller was killed in the meantime.
             os._exit(1)

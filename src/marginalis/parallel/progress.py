@@ -14,13 +14,13 @@ import numpy as np
 from ..checks import shown
 from .threads import Tick
 
-_PATIENCE = 1.0  # seconds of silence before a bar appears
-_PAUSE = 0.2  # seconds between two looks of a bar in a notebook
+_PATIENCE = 1.0  # Seconds before a progress bar appears.
+_PAUSE = 0.2  # Seconds between two updates of a progress bar in a notebook.
 
 
 @contextmanager
 def ticker(progress: bool | Tick, label: str) -> Iterator[Tick]:
-    """Give the function that hears the fraction done: `progress` itself, a bar for True, or nothing."""
+    """Yield the callback that receives the progress, from 0 to 1: `progress` itself, a bar for True, or a no-op."""
     if callable(progress):
         yield progress
         return
@@ -43,7 +43,7 @@ Bar = tuple[Callable[[float, str], None], Callable[[], None]]  # what shows frac
 
 
 class _Patient:
-    """Hears the fraction done, and what else there is to say; shows both after a while."""
+    """A progress callback that shows its bar, and a short text beside it, only after a delay."""
 
     def __init__(self, update: Callable[[float, str], None]) -> None:
         self._update, self._born, self._words = update, time.monotonic(), ""
@@ -53,17 +53,17 @@ class _Patient:
             self._update(fraction, self._words)
 
     def say(self, words: str) -> None:
-        """Have a few words stand beside the bar."""
+        """Set the text beside the bar."""
         self._words = words
 
 
 def words_of(tick: Tick) -> Callable[[str], None]:
-    """Return the function that takes a few words to stand beside the bar, if there is one."""
+    """Return the function that sets the text beside the progress bar; a no-op if there is no bar."""
     return tick.say if isinstance(tick, _Patient) else lambda words: None
 
 
 def _terminal_bar(label: str) -> Bar | None:
-    """Return a bar on stderr, if that is a terminal."""
+    """Return a progress bar on stderr if that is a terminal, otherwise None."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -84,13 +84,13 @@ def _terminal_bar(label: str) -> Bar | None:
 
 
 def _in_notebook() -> bool:
-    """Whether this is the kernel of a notebook; without IPython, which is not imported here, it cannot be one."""
+    """Whether the process is a notebook kernel; it cannot be one unless IPython is already imported."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return getattr(shell, "kernel", None) is not None
 
 
 def _notebook_bar(label: str) -> Bar:
-    """Return a bar in the output of a cell: plain HTML, which needs no widgets."""
+    """Return a progress bar in the output of a notebook cell; plain HTML, which needs no widgets."""
     from IPython.display import HTML, display
 
     handle: Any = None

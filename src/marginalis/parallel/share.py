@@ -1,4 +1,4 @@
-"""Jobs shared out to the workers of a pool, part by part, until all parts are back."""
+"""The loop that sends the parts of a job to the workers of a pool until all parts are finished."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .pools import Pool, broken, check_version
 from .tasks import Job, Reply, Task, packed
 from .threads import Tick
 
-_WAIT = 0.2  # seconds between two looks at the clock
-_REFRESH = 5.0  # seconds between two looks at what others have done
+_WAIT = 0.2  # Longest wait for a finished task, in seconds.
+_REFRESH = 5.0  # Seconds between two calls of `refresh`.
 
 
 def share_out(
@@ -30,10 +30,11 @@ def share_out(
     extra: Callable[[range], Any] = lambda part: None,
     refresh: Callable[[], None] | None = None,
 ) -> None:
-    """Have all that is open in the ledger done; every part comes to `receive` once, as soon as it is back.
+    """Run all open parts of the ledger; `receive` is called once for every part, as soon as its result arrives.
 
-    `extra` is what a part needs besides the job. Parts that are lost with their worker are given out again; an
-    error of the job itself is raised here. `refresh` looks now and then if others have done parts, too.
+    `extra` returns what a part needs besides the job. Parts that are lost with their worker are sent again; an error
+    raised by the job itself is raised here. `refresh` is called every few seconds to mark parts that other processes
+    have finished.
     """
     digest, data = packed(job)
     finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -72,12 +73,12 @@ def share_out(
             tick(ledger.done / total)
     finally:
         for future in flying:
-            with contextlib.suppress(Exception):  # whoever had it may be gone
+            with contextlib.suppress(Exception):  # The worker may be gone.
                 future.cancel()
 
 
 def _reply(result: Any, pool: Pool) -> Reply | None:
-    """Return what has come back, or None if it went down with its worker; raise any other error."""
+    """Return the reply, or None if the task was lost with its worker; raise any other error."""
     if not isinstance(result, BaseException):
         return result
     if isinstance(result, BrokenExecutor):

@@ -1,4 +1,4 @@
-"""Tasks: what travels to a worker and back, and what the worker does with it."""
+"""Tasks: the message that is sent to a worker, the reply, and the function that the worker runs."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ import numpy as np
 
 from .. import __version__
 
-_MOST_JOBS = 4  # that a worker keeps
+_MOST_JOBS = 4  # Number of jobs that a worker keeps in memory.
 
 
 class Job(Protocol):
-    """Something that can be done in parts, in any order and anywhere."""
+    """Work that consists of independent parts, which can run in any order and in any process."""
 
     def run(self, part: range, extra: Any, threads: int) -> Any:
-        """Do a part of it; `extra` is what comes with the task."""
+        """Run one part; `extra` is the additional data sent with the task."""
         ...
 
 
 class Task(NamedTuple):
-    """A part of a job."""
+    """The message that asks a worker to run one part of a job."""
 
     version: str
-    job: str  # digest
+    job: str  # Digest of the job.
     part: range
     extra: Any
     threads: int
-    errors: Any  # what NumPy does about an overflow, as with the caller
+    errors: Any  # The caller's NumPy error state (`numpy.geterr`).
 
 
 class Reply(NamedTuple):
-    """What comes back: a result, or that the job is not known here, or that the version is another."""
+    """A worker's answer: a result, or that it does not have the job, or that its version differs."""
 
     machine: str
     version: str
@@ -54,13 +54,13 @@ _lock = threading.Lock()
 
 
 def packed(job: Job) -> tuple[str, bytes]:
-    """Return a job as it travels, and its digest."""
+    """Return the digest of a job and its pickled form."""
     data = pickle.dumps(job, 5)
     return hashlib.sha256(data).hexdigest(), data
 
 
 def work(task: Task, data: bytes | None = None) -> Reply:
-    """Do a task; `data` is its job, where that comes along."""
+    """Run a task; `data` is the pickled job, if it was sent along."""
     if task.version != __version__:
         return Reply(machine(), __version__)
     with _lock:

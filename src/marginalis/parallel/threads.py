@@ -1,4 +1,4 @@
-"""Independent jobs on threads, with progress and a prompt stop. Kernels release the GIL."""
+"""Running independent jobs on threads, with progress and prompt interruption; the kernels release the GIL."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 Tick = Callable[[float], None]
 
-THREADS = "MARGINALIS_THREADS"  # the environment variable
+THREADS = "MARGINALIS_THREADS"  # The environment variable that sets the default number of threads.
 _CGROUP = Path("/sys/fs/cgroup")
-_PATIENCE = 0.5  # seconds that an interrupt waits for the threads
+_PATIENCE = 0.5  # Seconds that an interrupted run waits for its threads.
 
 
 def cores(threads: int | None) -> int:
-    """Return `threads`, or what the environment variable says, or the number of cores this process may use."""
+    """Return `threads`, else the value of the environment variable, else the number of cores this process may use."""
     if threads is not None:
         return whole(threads, "threads", 1, 4096)
     word = os.environ.get(THREADS, "").strip()
@@ -36,10 +36,10 @@ def cores(threads: int | None) -> int:
 
 
 def _allotted() -> Iterator[int]:
-    """Give the cores that Slurm and the quota of a container leave to this process, where they say so."""
+    """Yield the numbers of cores that Slurm and the container's quota grant to this process, if they are set."""
     with contextlib.suppress(ValueError):
         yield max(1, int(os.environ.get("SLURM_CPUS_PER_TASK", "")))
-    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # of both versions of cgroups
+    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # cgroups version 2, then 1.
         with contextlib.suppress(ValueError, OSError):
             quota, period = (int(x) for name in names for x in (_CGROUP / name).read_text().split())
             if quota > 0 < period:
@@ -47,23 +47,24 @@ def _allotted() -> Iterator[int]:
 
 
 def jit_is_off() -> bool:
-    """Whether the caller has told Numba not to compile: then there are no kernels."""
+    """Whether Numba's compilation is switched off by the environment, so that there are no kernels."""
     try:
         return bool(int(os.environ.get("NUMBA_DISABLE_JIT") or 0))
-    except ValueError:  # Numba does not heed it either
+    except ValueError:  # Numba ignores such a value, too.
         return False
 
 
 def interruptible(work: Callable[..., Result], *args: Any) -> Result:
-    """Return work(*args), done on another thread while this one stays open to Ctrl-C.
+    """Return work(*args), run on another thread so that Ctrl-C interrupts the caller at once.
 
-    For calls that a signal cannot reach: after an interrupt they end by themselves, and nobody waits.
+    It serves calls that do not return to Python for a long time. After an interrupt such a call goes on in its daemon
+    thread until it ends, without anything waiting for it.
     """
     if threading.current_thread() is not threading.main_thread():
         return work(*args)
     results: list[Result] = []
     failures: list[BaseException] = []
-    state = np.geterr()  # threads do not inherit it
+    state = np.geterr()  # NumPy keeps it per thread.
 
     def run() -> None:
         try:
@@ -89,10 +90,11 @@ def run_jobs(
     tick: Tick,
     stop: threading.Event | None = None,
 ) -> None:
-    """Exhaust ``work(job)`` for every job; what it yields is progress out of `total`, heard by `tick`.
+    """Exhaust the iterator ``work(job)`` for every job; it yields amounts of progress, which add up to `total`.
 
-    Jobs must not depend on each other. When one raises, or the caller is interrupted, the others stop at
-    their next yield; those that yield seldom may look at `stop`. Those that do not are not waited for long.
+    `tick` receives the progress of all jobs, from 0 to 1. Jobs must be independent. When one raises, or the caller is
+    interrupted, the others stop at their next yield; a job that rarely yields may watch the event `stop`, and without
+    that event the caller waits for it only briefly.
     """
     done = 0.0
     if threads == 1:
@@ -105,7 +107,7 @@ def run_jobs(
     patience = _PATIENCE if stop is None else threading.TIMEOUT_MAX
     queue, stop, lock = iter(jobs), stop or threading.Event(), threading.Lock()
     failures: list[BaseException] = []
-    state = np.geterr()  # threads do not inherit it
+    state = np.geterr()  # NumPy keeps it per thread.
 
     def worker() -> None:
         with np.errstate(**state):
@@ -136,10 +138,10 @@ def run_jobs(
             for thread in workers:
                 thread.join(0.1 / threads)
             tick(done / total)
-        tick(done / total)  # however fast they were
+        tick(done / total)  # The last report is always made, even if all jobs ended within one interval.
     finally:
         stop.set()
-        deadline = time.monotonic() + patience  # a step of a huge model may take seconds, and ends by itself
+        deadline = time.monotonic() + patience  # A step of a very large model may take seconds; it is not waited for.
         for thread in workers:
             if thread.ident is not None:
                 thread.join(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
