@@ -41,7 +41,7 @@ PLANES = 1 << 30  # added to the side where units are drawn by planes
 _TOGETHER = 32  # chains whose bits are one word of planes
 
 # Purposes of other streams than a run's own (see `stream`)
-REVERSE, PILOT, QUENCH, OPINION = 1, 2, 3, 4
+REVERSE, PILOT, QUENCH, OPINION, START = 1, 2, 3, 4, 5
 SEQUENCE = 1 << 16  # and the number of a model in a sequence
 
 

@@ -20,6 +20,7 @@ from ..models.layered import as_model
 from ..models.model import MRF
 from ..parallel.threads import Tick
 from ..random import REVERSE, stream
+from ..sampling.base import coupled_base
 from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
 from ..sampling.plan import Plan, make_plan
 from ..sampling.recorder import Recorder, the_states
@@ -147,7 +148,7 @@ def difference(a: Any, b: Any, **options: Unpack[RunOptions]) -> Difference:
     begin = time.perf_counter()
     first, last = shared_split(as_model(a, "a"), as_model(b, "b"))
     given = plan_options(chosen)
-    given["base"] = first
+    given["base"] = coupled_base(first, last)
     if given["steps"] is None and given["schedule"] is None:
         given["steps"] = _DEFAULT_STEPS
     with at_work(chosen, "difference", first, last) as (workers, tick):

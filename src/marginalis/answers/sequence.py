@@ -22,6 +22,7 @@ from ..models.arrange import shared_split
 from ..models.layered import as_model
 from ..models.model import MRF
 from ..random import PILOT, SEQUENCE, stream
+from ..sampling.base import coupled_base
 from ..sampling.options import PlanOptions, RunOptions, filled_in, plan_options, takes_options
 from ..sampling.plan import Plan, make_plan
 from ..sampling.recorder import Recorder, the_states
@@ -159,7 +160,7 @@ def _on_one_split(models: list[MRF]) -> list[MRF]:
 def _between(a: MRF, b: MRF, steps: int, first: Plan, given: PlanOptions, t: int) -> Plan:
     """Return the plan from model t − 1 to model t: method and chains of the first run, uniforms of its own."""
     options = given.copy()
-    options["base"], options["steps"] = a, steps
+    options["base"], options["steps"] = coupled_base(a, b), steps
     plan = make_plan(b, keep_whole=True, **options)
     seed = stream(first.seed, SEQUENCE + t)
     return replace(plan, method=first.method, seed=seed, chains=first.chains, mixture=None, base_name="model")

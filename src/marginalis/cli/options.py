@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import typer
 
 from ..formats import tables
+from ..formats.model_files import load
+from ..models.layered import as_model
 from ..models.model import MRF
 from ..sampling.base import BASES, QUENCHES, data_base
 from ..sampling.options import DEFAULTS, RunOptions, notes
@@ -18,8 +20,8 @@ from ..sampling.schedule import SCHEDULES, read_schedule
 
 _HELP = {  # where a flag takes something else than the Python argument
     "schedule": f"{', '.join(SCHEDULES)}, or a text file of beta from 0 to 1; adaptive, unless --steps is given.",
-    "base": f"{', '.join(BASES)}, {QUENCHES}, or a file of data (.npy, .npz, .csv) for its base rates; uniform, "
-    "or chosen if neither --steps nor --schedule is given.",
+    "base": f"{', '.join(BASES)}, {QUENCHES}, a file of data (.npy, .npz, .csv) for its base rates, or the file of a "
+    "model that can be summed exactly; uniform, or chosen if neither --steps nor --schedule is given.",
     "summed": "Labels of the variables to sum out, separated by commas; chosen by default.",
     "resample": "on, off, or the share of effective chains below which a population is resampled; off by default, or "
     "as pilots say if neither --steps, --schedule nor --base is given.",
@@ -97,8 +99,11 @@ def read_files(options: dict[str, Any], model: MRF) -> dict[str, Any]:
 
 
 def _base(text: str, model: MRF) -> Any:
-    if not Path(text).suffix:
-        raise ValueError(f"base is {text!r}; it must be one of {', '.join(BASES)} or a data file")
+    kind = Path(text).suffix.lower()
+    if not kind:
+        raise ValueError(f"base is {text!r}; it must be one of {', '.join(BASES)}, a data file or a model file")
+    if kind not in tables.ENDINGS or (kind == ".npz" and tables.is_model(text)):
+        return as_model(load(text), "base")
     return data_base(model, tables.load_data(text))
 
 

@@ -60,6 +60,7 @@ def run_both(
     shift = plan.remainder.log_ratio
     if plan.remainder.model is None:
         return np.full(plan.populations or plan.chains, shift), None
+    plan = plan.started()
     if isinstance(workers, int):
         workers = Workers(workers)
     if workers.pool is None and workers.store is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import warnings
+import zipfile
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,6 +14,13 @@ import numpy as np
 from ..checks import one_line, open_file, reading, shown
 from .archive import keys, limit, read_array, read_arrays
 
+ENDINGS = ".npy", ".npz", ".csv"
+
+
+def is_model(path: str | Path) -> bool:
+    """Whether an ``.npz`` file holds a model and no table of data."""
+    return zipfile.is_zipfile(path) and "visible_bias" in keys(path)
+
 
 def load_data(path: str | Path) -> Any:
     """Read a table, one sample per row: ``.npy``, ``.npz`` with the key ``data``, or ``.csv`` text."""
@@ -20,7 +28,7 @@ def load_data(path: str | Path) -> Any:
         raise ValueError(f"path is {shown(path)}; it must name a data file")
     kind = Path(path).suffix.lower()
     with reading("data file", path):
-        if kind not in (".npy", ".npz", ".csv"):
+        if kind not in ENDINGS:
             raise ValueError("its name must end in .npy, .npz or .csv")
         if kind == ".npz":
             arrays = read_arrays(path, ("data",))

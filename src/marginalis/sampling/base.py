@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from ..checks import real_array, real_number, shown
+from ..exact import exact_log_z
 from ..models.arrange import rearrange
 from ..models.data import visible_rows
 from ..models.forms import Indices, sweep_blocks
@@ -19,13 +20,16 @@ from ..models.layered import as_model
 from ..models.model import MRF
 from ..models.units import Array, Categorical, Gaussian, TwoState
 
+# Seconds that the exact ln Z_0 of a base with couplings may take.
+_START_SECONDS = 10.0
+
 
 @dataclass(frozen=True, eq=False)
 class Base:
     """Fields of the two sides of P_0, in the model's own units and already divided by any temperature.
 
     A Gaussian side of P_0 has the model's own precision, since a flat one cannot be normalised. A base with
-    couplings is another model: then the path gives the ratio of the two Z.
+    couplings is another model: then the path gives the ratio of the two Z, unless `own_log_z` is known.
     """
 
     visible: Array
@@ -33,6 +37,7 @@ class Base:
     weights: Any = None  # couplings as those of a model, divided by its temperature
     lateral: Any = None
     offset: float = 0.0
+    own_log_z: float = 0.0  # ln Z_0 of a base with couplings; 0 where the weights are to be those of Z/Z_0
 
     @property
     def is_uniform(self) -> bool:
@@ -45,9 +50,9 @@ class Base:
         return self.weights is not None or self.lateral is not None
 
     def log_z(self, model: MRF) -> float:
-        """Return ln Z_0; a coupled base has none in closed form, and its weights are those of Z/Z_0."""
+        """Return ln Z_0: in closed form, or for a base with couplings the value that it was given."""
         if self.is_coupled:
-            return 0.0
+            return self.own_log_z
         units = model.natural.visible_units, model.natural.hidden_units
         sides = zip(units, (self.visible, self.hidden), strict=True)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -59,7 +64,8 @@ class Base:
     def transposed(self) -> Base:
         """Return the same base with the names of the two sides exchanged."""
         assert self.lateral is None
-        return Base(self.hidden, self.visible, None if self.weights is None else self.weights.T, None, self.offset)
+        weights = None if self.weights is None else self.weights.T
+        return replace(self, visible=self.hidden, hidden=self.visible, weights=weights)
 
     def with_visible(self, at: Indices) -> Base:
         """Return the base with the visible features in another order."""
@@ -86,14 +92,15 @@ def make_base(base: str | Base | MRF | Sequence[ArrayLike], model: MRF) -> Base:
 
     ``"uniform"`` is the paper's; ``"biases"`` keeps the model's own fields and leaves out the coupling;
     ``"mean-field"`` replaces the coupling by its mean (see `mean_field`); a pair (visible fields, hidden fields)
-    is any other independent base, and so is what `data_base` makes of data.
+    is any other independent base, and so is what `data_base` makes of data; another model of the same variables is a
+    base if its ln Z_0 can be summed exactly.
     """
     if isinstance(base, str):
         if base not in BASES:
             raise ValueError(f"base is {shown(base)}; it must be one of {', '.join(BASES)} or a pair of field arrays")
         return BASES[base](model)
     if isinstance(base, MRF):
-        return coupled_base(base, model)
+        return model_base(base, model)
     if isinstance(base, Base) and base.is_coupled:
         return base
     if isinstance(base, np.ndarray) and base.ndim == 1 and base.dtype != object:
@@ -108,8 +115,23 @@ def make_base(base: str | Base | MRF | Sequence[ArrayLike], model: MRF) -> Base:
     return Base(fields[0], fields[1])
 
 
+def model_base(start: MRF, model: MRF) -> Base:
+    """Return another model of the same variables as the start of a path to `model`, its ln Z_0 counted."""
+    base = coupled_base(start, model)
+    if not start.n_edges:
+        return Base(base.visible, base.hidden)
+    try:
+        log_z = exact_log_z(start, threads=1, max_seconds=_START_SECONDS)
+    except ValueError as error:
+        raise ValueError(
+            "base is a model whose own ln Z_0 cannot be summed exactly, so that ln Z cannot be counted from it; "
+            f"mg.difference(base, model) gives ln Z - ln Z_0 ({error})"
+        ) from None
+    return replace(base, offset=0.0, own_log_z=float(log_z) - base.offset)
+
+
 def coupled_base(start: MRF, model: MRF) -> Base:
-    """Return another model of the same variables as the start of a path to `model`."""
+    """Return another model of the same variables as the start of a path to `model`, whose weights give Z/Z_0."""
     if list(start.labels) != list(model.labels):
         raise ValueError("base is a model of other variables: the labels differ")
     same = start.transposed() if _turned(start, model) else start

@@ -64,7 +64,8 @@ class PlanOptions(TypedDict, total=False):
         str | Base | MRF | Sequence[ArrayLike] | None,
         "where the path starts: 'uniform', the default if steps or a schedule is given, else a second opinion; "
         "'biases', the model's own fields without couplings; 'mean-field'; 'quenches', a mixture fitted to short runs; "
-        "what `data_base` makes of data; or a pair (visible fields, hidden fields)",
+        "what `data_base` makes of data; a pair (visible fields, hidden fields); or a model of the same variables that "
+        "can be summed exactly",
     ]
     summed: Annotated[
         Sequence[Any] | None, "labels of the variables to sum out, no two of them coupled; chosen by default"

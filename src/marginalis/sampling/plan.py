@@ -13,11 +13,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..checks import Array, one_of, real_number, shown, whole
+from ..exact.sampling import sample_visible
 from ..gpu.device import device_numbers
 from ..models.arrange import rearrange
 from ..models.layered import as_model
 from ..models.model import MRF
-from ..random import REVERSE, stream
+from ..random import REVERSE, START, stream
 from .base import Base, is_quenches, make_base
 from .components import Remainder, sum_small_parts, whole_model
 from .mixture import Mixture
@@ -150,6 +151,20 @@ class Plan:
         plan = replace(self, **changes)
         return plan if unserved(plan.engine, plan) is None else plan.settled("numpy")
 
+    def started(self) -> Plan:
+        """Return the plan with exact samples of a base with couplings as the states that its chains start from."""
+        if self.start is not None or self.remainder.model is None or not self.remainder.base.is_coupled:
+            return self
+        model, base, _ = self.oriented()
+        chains = np.arange(self.chains, dtype=np.uint64) + np.uint64(self.first_chain)
+        first = model.with_natural(base.weights, base.visible, base.hidden, base.lateral)
+        drawn = sample_visible(first, stream(self.seed, START), chains)
+        if drawn is None:
+            raise ValueError(
+                "base is a model that cannot be sampled exactly; mg.difference(base, model) can do without"
+            )
+        return replace(self, start=drawn[0])
+
     def reversed(self, start: Array, equilibration: int = 0) -> Plan:
         """Return the plan of the reverse process (eq. reverse_process) from samples of P_K, a row per chain.
 
@@ -255,6 +270,12 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
             raise ValueError(f"method {method!r} names a side of a bipartite graph; on this one use 'mais' and summed")
         if transition == "metropolis":
             raise ValueError("transition 'metropolis' serves bipartite graphs only")
+    if start.is_coupled and transition == "metropolis":
+        raise ValueError("transition 'metropolis' serves no path from a model with couplings: use 'gibbs'")
+    if start.lateral is not None and model.is_bipartite:  # in the base the visible variables are coupled to each other
+        if method == "mais-h":
+            raise ValueError("method 'mais-h' sums out the visible side, which is coupled in the base; use 'mais'")
+        method = "mais-v" if method == "mais" else method
     if method == "mais":  # sum out the larger side (paper, section on the size ratio)
         sampled = remainder.model or model
         if sampled.is_bipartite:
@@ -279,7 +300,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
         precision=chosen["precision"],
         engine="auto",
         schedule=schedule if isinstance(schedule, str) else "given",
-        base_name=base if isinstance(base, str) else "given",
+        base_name=base if isinstance(base, str) else "model" if isinstance(base, MRF) else "given",
         resample=share,
         populations=populations,
         draws=chosen["draws"],
