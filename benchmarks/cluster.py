@@ -109,7 +109,7 @@ def tasks(options: argparse.Namespace) -> None:
 
     digest, data = packed(Chains(plan, None))
     task = Task("0.2.0", digest, range(0, 1), None, 1, np.geterr())
-    reply = Reply(machine(), "0.2.0", 1.0, False, Found(np.zeros(1600), None))
+    reply = Reply(machine(), "0.2.0", 1.0, False, Found(np.zeros(1600), None), range(100))
     print(f"the job (an RBM 100 x 200, sent once to each worker): {len(data)} bytes")
     print(f"a task: {len(pickle.dumps(task, 5))} bytes; the reply for 1600 chains: {len(pickle.dumps(reply, 5))} bytes")
     pools: list[tuple[str, Any]] = [(f"pool={options.processes}", options.processes)]
@@ -181,7 +181,7 @@ def _peak(m: mg.MRF, chains: int, most: int) -> float:
         def map(self, function: Any, items: Any) -> Any:
             for task, _ in items:
                 size = min(16 * task.part.stop, chains) - 16 * task.part.start
-                yield Reply("here", task.version, 1.0, False, drive.Found(np.zeros(size), None))
+                yield Reply("here", task.version, 1.0, False, drive.Found(np.zeros(size), None), task.part)
 
     old = drive.Ledger
     drive.Ledger = lambda units, seconds, **_: old(units, 1e-12, most=most)  # type: ignore[assignment,misc]

@@ -178,6 +178,63 @@ def test_workers_without_the_package_are_named(model):
         mg.estimate(model, steps=3, pool=Bare())
 
 
+def pool_that_submits(answer):
+    """Return a pool whose `submit` returns what `answer` makes of a function and its arguments."""
+    pool = Ducks.Mpi()
+    pool.submit = answer
+    return pool
+
+
+def future_of(value):
+    future = Future()
+    future.set_result(value)
+    return future
+
+
+@pytest.mark.parametrize("garbage", [None, 3, {}, (), "reply", object()])
+def test_a_pool_that_returns_something_else_is_refused(model, garbage):
+    for pool, words in (
+        (pool_that_submits(lambda *args: future_of(garbage)), "has returned .* for a task"),
+        (pool_that_submits(lambda *args: garbage), "submit has returned .*; it must return a future"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            mg.estimate(model, steps=3, chains=64, pool=pool)
+    pool = Ducks.Map()
+    pool.map = lambda function, tasks: garbage
+    with pytest.raises(ValueError, match="map has returned|for a task"):
+        mg.estimate(model, steps=3, chains=64, pool=pool)
+
+
+def test_results_must_be_those_of_the_tasks(model):
+    pool = Ducks.Map()
+    pool.map = lambda function, tasks: [function(task) for task in reversed(list(tasks))]
+    with pytest.raises(ValueError, match="the result of another task"):
+        mg.estimate(model, steps=3, chains=64, pool=pool)
+    always = []
+
+    def first(function, *args):
+        always.append(always[0] if always else future_of(function(*args)))
+        return always[0]
+
+    with pytest.raises(ValueError, match="one future for several tasks|the result of another task"):
+        mg.estimate(model, steps=3, chains=64, pool=pool_that_submits(first))
+
+
+def test_a_worker_that_never_takes_the_model_is_given_up(model):
+    lacking = tasks.Reply("there", mg.__version__, lacks_job=True)
+    with pytest.raises(OSError, match="the worker there lacks the model although it was sent 6 times"):
+        mg.estimate(model, steps=3, chains=64, pool=pool_that_submits(lambda *args: future_of(lacking)))
+
+
+def test_processes_that_cannot_start_end_the_run(model, monkeypatch):
+    def none_left(*args, **options):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("marginalis.parallel.processes.subprocess.Popen", none_left)
+    with pytest.raises(OSError, match="no process starts: .*temporarily unavailable"):
+        mg.estimate(model, steps=3, chains=64, pool=2)
+
+
 def test_pools_that_are_none(model):
     for pool in (0, -1, True, 2.5, "four", "", "dask:", object(), [2], 5000):
         with pytest.raises(ValueError, match=r"^pool is "):

@@ -33,6 +33,32 @@ def test_long_calls_hear_an_interrupt():
         interruptible(lambda: 1 / 0)
 
 
+@pytest.mark.parametrize("allowed", [0, 1, 3])
+def test_jobs_run_on_as_many_threads_as_start(monkeypatch, allowed):
+    begun = []
+    start = threading.Thread.start
+
+    def limited(self):
+        if len(begun) == allowed:
+            raise RuntimeError("can't start new thread")
+        begun.append(self)
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    done = []
+
+    def work(job):
+        done.append(job)
+        yield 1.0
+
+    if allowed == 0:
+        with pytest.raises(MemoryError, match="starts no thread"):
+            run_jobs(work, range(20), 20, 4, lambda fraction: None)
+    else:
+        run_jobs(work, range(20), 20, 4, lambda fraction: None)
+        assert sorted(done) == list(range(20))
+
+
 def test_an_interrupt_does_not_wait_for_a_long_call():
     """Two threads are in a kernel call that goes on and on."""
     ended = threading.Event()

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Future
 from typing import Any
 
+import numpy as np
+
 from .. import __version__
-from ..checks import shown, whole
+from ..checks import a_kind, shown, whole
 from .processes import Processes, WorkerDied
 from .tasks import Task, work
 
@@ -58,6 +60,11 @@ class Pool:
             raise broken(error) from None
         except RuntimeError as error:  # An executor that is shut down raises it.
             raise ValueError(f"the pool takes no tasks: {error}") from None
+        if not callable(getattr(future, "add_done_callback", None)):
+            raise ValueError(
+                f"the pool's submit has returned {a_kind(future)}; it must return a future, as those of "
+                "concurrent.futures are"
+            )
         future.add_done_callback(finished.put)
         return future
 
@@ -103,7 +110,11 @@ class MapPool(Pool):
     def wait(self, finished: Finished[Any], seconds: float) -> list[Any]:
         """Run all waiting tasks and return their futures."""
         tasks, self._waiting = self._waiting, []
-        answers = self._map(_work_on, [args for _, args in tasks])
+        found: Any = self._map(_work_on, [args for _, args in tasks])
+        answers = list(found) if np.iterable(found) else []
+        if len(answers) != len(tasks):
+            what = f"{len(answers)} results" if np.iterable(found) else a_kind(found)
+            raise ValueError(f"the pool's map has returned {what} for {len(tasks)} tasks")
         for (future, _), answer in zip(tasks, answers, strict=True):
             future.set_result(answer)
         return super().wait(finished, 0.0)
@@ -115,7 +126,7 @@ def _work_on(args: tuple[Any, ...]) -> Any:
 
 def broken(error: BaseException) -> OSError:
     """Return the error to raise when a pool cannot be used any longer."""
-    return OSError(f"the pool is broken, one of its workers having died: {error}")
+    return OSError(f"the pool is broken: {error}")
 
 
 def open_pool(pool: Any, threads: int | None, cores: int) -> Pool:

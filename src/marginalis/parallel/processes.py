@@ -17,8 +17,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import BrokenExecutor, Future
 from typing import Any
+
+from .threads import started
 
 _CODE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);from marginalis.parallel.processes import serve; serve()"
@@ -37,9 +39,10 @@ class Processes:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._closed = False
-        self._threads = [threading.Thread(target=self._feed, daemon=True) for _ in range(number)]
-        for thread in self._threads:
-            thread.start()
+        self._able = number  # Number of threads that have a process or may still start one.
+        self._threads = started(self._feed, number)
+        with self._lock:
+            self._able -= number - len(self._threads)
 
     def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
         """Call a function, which must be defined in a module, in one of the processes."""
@@ -65,6 +68,17 @@ class Processes:
 
     def _feed(self) -> None:
         """Keep one process running, replacing it when it dies, and send it one task after the other."""
+        try:
+            self._feed_while_it_starts()
+        except OSError as error:  # The memory or the number of processes is limited.
+            with self._lock:
+                self._able -= 1
+                is_last = self._able <= 0
+            while is_last and (item := self._tasks.get()) is not None:
+                if item[0].set_running_or_notify_cancel():
+                    item[0].set_exception(BrokenExecutor(f"no process starts: {error}"))
+
+    def _feed_while_it_starts(self) -> None:
         process = self._start()
         while process is not None and (item := self._tasks.get()) is not None:
             future, data = item
@@ -74,8 +88,10 @@ class Processes:
                 answer = _ask(process, data)
             except (OSError, EOFError, pickle.UnpicklingError):
                 self._end(process)
-                process = self._start()  # Started before the caller learns of the failure and may close the pool.
-                future.set_exception(WorkerDied("a worker process has died"))
+                try:
+                    process = self._start()  # Started before the caller learns of the failure and may close the pool.
+                finally:
+                    future.set_exception(WorkerDied("a worker process has died"))
                 continue
             except BaseException as error:
                 future.set_exception(error)

@@ -47,6 +47,7 @@ class Reply(NamedTuple):
     seconds: float = 0.0
     lacks_job: bool = False
     result: Any = None
+    part: range | None = None  # of the job that the result is of
 
 
 _jobs: OrderedDict[str, Job] = OrderedDict()
@@ -76,7 +77,7 @@ def work(task: Task, data: bytes | None = None) -> Reply:
     begin = time.perf_counter()
     with np.errstate(**task.errors):
         result = job.run(task.part, task.extra, task.threads)
-    return Reply(machine(), __version__, time.perf_counter() - begin, result=result)
+    return Reply(machine(), __version__, time.perf_counter() - begin, result=result, part=task.part)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import threading
@@ -18,6 +19,8 @@ from ..checks import whole
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 Tick = Callable[[float], None]
+
+logger = logging.getLogger("marginalis")
 
 THREADS = "MARGINALIS_THREADS"  # The environment variable that sets the default number of threads.
 _CGROUP = Path("/sys/fs/cgroup")
@@ -44,6 +47,22 @@ def _allotted() -> Iterator[int]:
             quota, period = (int(x) for name in names for x in (_CGROUP / name).read_text().split())
             if quota > 0 < period:
                 yield math.ceil(quota / period)
+
+
+def started(work: Callable[[], None], threads: int) -> list[threading.Thread]:
+    """Return threads that do `work`: as many as asked for, or as the system allows, which is at least one."""
+    running: list[threading.Thread] = []
+    for _ in range(threads):
+        thread = threading.Thread(target=work, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # The memory or the number of processes is limited.
+            if not running:
+                raise MemoryError("the system starts no thread") from None
+            logger.info("the system starts %d threads of %d", len(running), threads)
+            break
+        running.append(thread)
+    return running
 
 
 def jit_is_off() -> bool:
@@ -130,10 +149,9 @@ def run_jobs(
             failures.append(error)
             stop.set()
 
-    workers = [threading.Thread(target=worker, daemon=True) for _ in range(threads)]
+    workers: list[threading.Thread] = []
     try:
-        for thread in workers:
-            thread.start()
+        workers += started(worker, threads)
         while any(thread.is_alive() for thread in workers):
             for thread in workers:
                 thread.join(0.1 / threads)
@@ -143,7 +161,6 @@ def run_jobs(
         stop.set()
         deadline = time.monotonic() + patience  # A step of a very large model may take seconds; it is not waited for.
         for thread in workers:
-            if thread.ident is not None:
-                thread.join(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
+            thread.join(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
     if failures:
         raise failures[0]
