@@ -201,7 +201,7 @@ def test_a_pool_that_returns_something_else_is_refused(model, garbage):
             mg.estimate(model, steps=3, chains=64, pool=pool)
     pool = Ducks.Map()
     pool.map = lambda function, tasks: garbage
-    with pytest.raises(ValueError, match="map has returned|for a task"):
+    with pytest.raises(ValueError, match=r"map has returned|for a task"):
         mg.estimate(model, steps=3, chains=64, pool=pool)
 
 
@@ -216,7 +216,7 @@ def test_results_must_be_those_of_the_tasks(model):
         always.append(always[0] if always else future_of(function(*args)))
         return always[0]
 
-    with pytest.raises(ValueError, match="one future for several tasks|the result of another task"):
+    with pytest.raises(ValueError, match=r"one future for several tasks|the result of another task"):
         mg.estimate(model, steps=3, chains=64, pool=pool_that_submits(first))
 
 
@@ -231,7 +231,7 @@ def test_processes_that_cannot_start_end_the_run(model, monkeypatch):
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr("marginalis.parallel.processes.subprocess.Popen", none_left)
-    with pytest.raises(OSError, match="no process starts: .*temporarily unavailable"):
+    with pytest.raises(OSError, match=r"no process starts: .*temporarily unavailable"):
         mg.estimate(model, steps=3, chains=64, pool=2)
 
 
