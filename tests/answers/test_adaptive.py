@@ -138,7 +138,8 @@ def test_data_base():
     model = mg.rbm(np.ones((3, 2)), np.zeros(3), np.zeros(2), units="binary")
     base = mg.data_base(model, data)
     assert 1 / (1 + np.exp(-base.visible)) == pytest.approx([1 / 5, 4 / 5, 3 / 5])
-    assert not base.hidden.any()
+    on = 1 / (1 + np.exp(-np.array([2.0, 1.0, 2.0])))  # P(h = 1 | v) of each row, alike for both hidden units
+    assert 1 / (1 + np.exp(-base.hidden)) == pytest.approx(np.full(2, (on.sum() + 1) / 5))
     spins = mg.rbm(np.ones((3, 2)), np.zeros(3), np.zeros(2))
     assert np.tanh(mg.data_base(spins, 2 * data - 1).visible) == pytest.approx([-3 / 5, 3 / 5, 1 / 5])
     half = mg.data_base(model, data, pseudo_count=0.5)

@@ -18,7 +18,7 @@ from ..models.data import visible_rows
 from ..models.forms import Indices, sweep_blocks
 from ..models.layered import as_model
 from ..models.model import MRF
-from ..models.units import Array, Categorical, Gaussian, TwoState
+from ..models.units import Array, Categorical, Gaussian, TwoState, Units
 
 # Seconds that the exact ln Z_0 of a base with couplings may take.
 _START_SECONDS = 10.0
@@ -244,17 +244,29 @@ def _mean_field_any(model: MRF) -> Base:
 
 @np.errstate(all="ignore")  # what is not finite is refused in the end
 def data_base(model: MRF, data: ArrayLike, *, pseudo_count: float = 1.0) -> Base:
-    """Visible variables at their base rates in the data, hidden ones without fields.
+    """Visible variables at their base rates in the data, hidden ones at those of P(h | v) over the data.
 
     The rates of a discrete variable are those of the data with `pseudo_count` more samples of each state, so that
     none is zero (Salakhutdinov & Murray, ICML 2008, start from such a base). Gaussian ones have the data's mean.
     """
     model = as_model(model)
     rows = visible_rows(model, data)
-    units, features = model.visible_units, rows.shape[1]
     extra = real_number(pseudo_count, "pseudo_count")
     if extra <= 0.0:
         raise ValueError(f"pseudo_count is {pseudo_count!r}; it must be positive")
+    natural = model.natural
+    hidden = natural.hidden_units.mean(natural.hidden_bias + rows @ natural.weights)
+    fields = _fields_of_rates(natural.visible_units, rows, extra), _fields_of_rates(natural.hidden_units, hidden, extra)
+    for units, side in zip((natural.visible_units, natural.hidden_units), fields, strict=True):
+        if not np.isfinite(side).all():  # a rate of 0 or 1, to all digits
+            cause = "data are" if isinstance(units, Gaussian) else f"pseudo_count is {pseudo_count!r}, which is"
+            raise ValueError(f"{cause} too large or too small for floating point")
+    return Base(*fields)
+
+
+def _fields_of_rates(units: Units, rows: Array, extra: float) -> Array:
+    """Return fields with the mean of these rows, `extra` more samples of each state added where there are states."""
+    features = rows.shape[1]
     if isinstance(units, Categorical):
         states = units.counts(features)[units.owners(features)]
         mean = (rows.sum(axis=0) + extra) / (len(rows) + extra * states)
@@ -262,11 +274,7 @@ def data_base(model: MRF, data: ArrayLike, *, pseudo_count: float = 1.0) -> Base
         mean = (rows.sum(axis=0) + 2.0 * extra * units.offset) / (len(rows) + 2.0 * extra)
     else:
         mean = rows.mean(axis=0)
-    fields = model.natural.visible_units.fields_of(mean)
-    if not np.isfinite(fields).all():  # a rate of 0 or 1, to all digits
-        cause = "data are" if isinstance(units, Gaussian) else f"pseudo_count is {pseudo_count!r}, which is"
-        raise ValueError(f"{cause} too large or too small for floating point")
-    return Base(fields, np.zeros_like(model.hidden_bias))
+    return units.fields_of(mean)
 
 
 BASES = {"uniform": uniform, "biases": biases, "mean-field": mean_field}

@@ -70,6 +70,7 @@ class Path:
         self.visible, self.hidden = end.visible_units, end.hidden_units
         self.sweep = [self._block(model, block) for block in base.sweep(model)]
         self.mixture = plan.mixture
+        self.z: NDArray[np.int64] | None = None  # the component of a mixture that each chain is in, where it is drawn
         self.visible_side, self.hidden_side = (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN)
 
     def _block(self, model: MRF, variables: NDArray[np.int64]) -> Block:
@@ -84,16 +85,33 @@ class Path:
 
     def start(self) -> Array:
         """Draw v⁽¹⁾ from P_0(v), whose variables are independent, or from a mixture of such distributions."""
-        if self.mixture is not None:
-            choice = self.uniforms(0, MIXTURE, 1)[:, 0]
-            return self.mixture.start(self.visible, choice, self.uniforms(0, self.visible_side, self.n_visible))
         fields = np.broadcast_to(self.b0, (len(self.chains), len(self.b0)))
+        if self.mixture is not None:
+            z = self.mixture.start(self.visible, self.hidden, self.uniforms(0, MIXTURE, 1)[:, 0])
+            self.z = z if self.mixture.is_drawn else None
+            fields = self.mixture.fields[z]
         return self.visible.draw(fields, self.uniforms(0, self.visible_side, self.n_visible))
 
+    def start_from(self, v: Array) -> Array:
+        """Take v⁽¹⁾ as it is given; the component of a mixture is drawn from P_{β_0}(z|v)."""
+        if self.mixture is not None and self.mixture.hidden is not None:
+            logits = (1.0 - self.betas[0]) * self.mixture.logits(v)
+            for z in range(self.mixture.components):
+                self.z = np.full(len(v), z)
+                logits[:, z] += self.hidden.log_normaliser(self.fields(v).under(self.betas[0]))
+            self.z = pick(logits, self.uniforms(0, MIXTURE, 1)[:, 0])
+        return v
+
     def fields(self, v: Array) -> Fields:
-        """Return the fields of the hidden side given v."""
+        """Return the fields of the hidden side given v (and the component of a mixture, where that is drawn)."""
         start = self.c0 if self.weights0 is None else self.c0 + self.product(v, self.weights0)
-        return Fields(start, self.slope_c + self.product(v, self.weights))
+        slope = self.slope_c + self.product(v, self.weights)
+        if self.z is None:
+            return Fields(start, slope)
+        assert self.mixture is not None
+        assert self.mixture.hidden is not None
+        pull = self.mixture.hidden[self.z]
+        return Fields(start + pull, slope - pull)
 
     def rise(self, v: Array) -> Array:
         """Return the slope in β of −E_k(v, h), the terms with h aside: v·(b − b0) + ½vᵀ(L − L0)v."""
@@ -110,17 +128,40 @@ class Path:
     def draw_visible(self, k: int, v: Array, h: Array) -> Array:
         """Draw v′ from P_k(v|h), block after block (eq. conditional_dist_V|H: one block on a bipartite graph)."""
         u = self.uniforms(k, self.visible_side, self.n_visible)
-        pull = None
-        if self.mixture is not None:
-            z = pick((1.0 - self.betas[k]) * self.mixture.logits(v), self.uniforms(k, MIXTURE, 1)[:, 0])
-            pull = (1.0 - self.betas[k]) * self.mixture.fields[z]
+        pull = self.pull(k, v, h)
         v = v.copy()
         for block in self.sweep:
             x = self.visible_fields(k, v, h, block)
             if pull is not None:
                 x = x + pull[:, block.features]
             v[:, block.features] = block.units.draw(x, u[:, block.variables])
+        self.draw_component_last(k, v, h)
         return v
+
+    def pull(self, k: int, v: Array, h: Array) -> Array | None:
+        """Return what a mixture adds to the fields of the sampled side under β_k, its component drawn given v and h."""
+        if self.mixture is None:
+            return None
+        z = self.z
+        if z is None or not self.mixture.drawn_last:
+            z = self.draw_component(k, v, h)
+        return (1.0 - self.betas[k]) * self.mixture.fields[z]
+
+    def draw_component(self, k: int, v: Array, h: Array) -> NDArray[np.int64]:
+        """Draw the component of a mixture from P_k(z|v, h)."""
+        assert self.mixture is not None
+        logits = self.mixture.logits(v)
+        if self.mixture.hidden is not None:
+            logits = logits + h @ self.mixture.hidden.T
+        z = pick((1.0 - self.betas[k]) * logits, self.uniforms(k, MIXTURE, 1)[:, 0])
+        if self.mixture.is_drawn:
+            self.z = z
+        return z
+
+    def draw_component_last(self, k: int, v: Array, h: Array) -> None:
+        """Draw the component after the sampled side, where the reverse of a sweep asks for it."""
+        if self.z is not None and self.mixture is not None and self.mixture.drawn_last:
+            self.draw_component(k, v, h)
 
     def visible_fields(self, k: int, v: Array, h: Array, block: Block) -> Array:
         """Fields of a block of visible variables given all others, under β_k."""
@@ -146,9 +187,11 @@ class Path:
         return log_lambda if self.mixture is None else log_lambda + self.log_release(k, v)
 
     def log_release(self, k: int, v: Array) -> Array:
-        """What the component of a mixture, summed out, adds to the weight as its pull on v gives way."""
+        """What a mixture adds to the weight as its pull on v gives way; its component is summed out or in the state."""
         assert self.mixture is not None
         logits = self.mixture.logits(v)
+        if self.z is not None:
+            return (self.betas[k - 1] - self.betas[k]) * logits[np.arange(len(v)), self.z]
         now, before = (logsumexp((1.0 - self.betas[q]) * logits, axis=1) for q in (k, k - 1))
         return now - before
 
@@ -221,7 +264,8 @@ class Population:
         self.path = Path(plan, chains)
         self.take_step = ais if plan.method == "ais" else mais
         self.step, self.size = 0, len(chains)
-        self.v = self.path.start() if plan.start is None else never_one(plan.start[chains.start : chains.stop])
+        given = None if plan.start is None else never_one(plan.start[chains.start : chains.stop])
+        self.v = self.path.start() if given is None else self.path.start_from(given)
         self._log_weights = np.zeros(len(self.v))
 
     def advance(self, to_step: int) -> None:
@@ -243,6 +287,8 @@ class Population:
     def choose(self, ancestors: NDArray[np.int64]) -> None:
         """Go on from the states of these chains, one for each; log-weights stay where they are."""
         self.v = never_one(self.v[ancestors])
+        if self.path.z is not None:
+            self.path.z = never_one(self.path.z[ancestors])
 
 
 def chains_together(plan: Plan) -> int:

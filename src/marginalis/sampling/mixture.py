@@ -1,17 +1,21 @@
-"""A base that knows the modes: a mixture of independent distributions of the sampled side.
+"""A base that knows the modes: a mixture of independent distributions.
 
-One more hidden unit z with M states joins the path,
+One more variable z with M states joins the path,
 
-    P_β ∝ exp[(1−β)(a_z + B_z·v) + β(−E(v, h))],
+    P_β ∝ exp[(1−β)(a_z + B_z·v + C_z·h) + β(−E(v, h))],
 
-so that P_0 is the mixture Σ_z exp(a_z + B_z·v) and at β = 1 z is free, which adds ln M to ln Z. It is summed out, as h
-is. Fitted before the run, to states that other runs have ended in, so that Z stays unbiased.
+so that P_0 is the mixture Σ_z exp(a_z + B_z·v + C_z·h) and at β = 1 z is free, which adds ln M to ln Z. Without fields
+C on the summed-out side h, z and h are independent given v, and z is summed out as h is. With them z is one more
+sampled variable: its fields are those of the base while the chain is in it, and a sweep draws h given (v, z), z given
+(v, h), and v given (h, z). Mixtures are fitted before the run, to states that other runs have ended in, so that Z stays
+unbiased.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,29 +31,53 @@ _BLOCK = 1 << 18  # products of a matrix product at a time: too few for a librar
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Σ_z exp(a_z + B_z·v): `weights` a and `fields` B [component, feature], of the sampled side."""
+    """Σ_z exp(a_z + B_z·v + C_z·h): `weights` a, `fields` B of the sampled side and `hidden` C of the other.
+
+    Fields are [component, feature]; without `hidden` the component is summed out, otherwise it is drawn.
+    """
 
     weights: Array
     fields: Array
+    hidden: Array | None = None
+    drawn_last: bool = False  # whether a sweep draws the component after the sampled side, as the reverse process does
 
     @property
     def components(self) -> int:
         """Number of components, M."""
         return len(self.weights)
 
-    def log_z(self, units: Units) -> float:
-        """Return ln Σ_z ∫ exp(a_z + B_z·v)."""
-        return _log_sum(self.weights + units.log_normaliser(self.fields))
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the component is drawn along the path, not summed out."""
+        return self.hidden is not None
+
+    def log_shares(self, units: Units, hidden_units: Units) -> Array:
+        """Return the logarithm of what each component contributes to Z_0."""
+        logs = self.weights + units.log_normaliser(self.fields)
+        return logs if self.hidden is None else logs + hidden_units.log_normaliser(self.hidden)
+
+    def log_z(self, units: Units, hidden_units: Units) -> float:
+        """Return ln Σ_z ∫ exp(a_z + B_z·v + C_z·h); h is left out where it has no fields."""
+        return _log_sum(self.log_shares(units, hidden_units))
 
     def logits(self, v: Array) -> Array:
         """Return a_z + B_z·v for every chain and component."""
         return self.weights + v @ self.fields.T
 
-    def start(self, units: Units, choice: Array, uniforms: Array) -> Array:
-        """Draw v from the mixture: a component by the uniforms `choice`, then the variables."""
-        shares = np.cumsum(np.exp(_normalised(self.weights + units.log_normaliser(self.fields))))
-        z = np.minimum(np.searchsorted(shares, choice * shares[-1], side="right"), self.components - 1)
-        return units.draw(self.fields[z], uniforms)
+    def start(self, units: Units, hidden_units: Units, choice: Array) -> NDArray[np.int64]:
+        """Draw components by the uniforms `choice`."""
+        shares = np.cumsum(np.exp(_normalised(self.log_shares(units, hidden_units))))
+        z = np.searchsorted(shares, choice * shares[-1], side="right")
+        return np.minimum(z, self.components - 1)
+
+    def reversed(self) -> Mixture:
+        """Return the mixture for the reverse process, a sweep of which draws the component at its other end."""
+        return replace(self, drawn_last=not self.drawn_last) if self.is_drawn else self
+
+    def reordered(self, visible: Any = slice(None), hidden: Any = slice(None)) -> Mixture:
+        """Return the mixture with the features of the sampled and the summed-out side in another order."""
+        other = None if self.hidden is None else self.hidden[:, hidden]
+        return replace(self, fields=self.fields[:, visible], hidden=other)
 
 
 def pick(logits: Array, u: Array) -> NDArray[np.int64]:

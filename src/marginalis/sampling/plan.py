@@ -88,7 +88,11 @@ class Plan:
             return 1.0
         model = self.oriented()[0]
         entries = sum(w.nnz if sp.issparse(w) else w.size for w in (model.weights, model.lateral) if w is not None)
-        extra = 0 if self.mixture is None else 8 * self.mixture.fields.size + 60 * self.mixture.components
+        extra = 0
+        if self.mixture is not None:
+            extra = 8 * self.mixture.fields.size + 60 * self.mixture.components
+            if self.mixture.hidden is not None:
+                extra = 2 * self.mixture.components * model.n_features + 60 * self.mixture.components
         return 2.0 * entries + 60.0 * model.n_features + extra
 
     @property
@@ -103,9 +107,12 @@ class Plan:
         if self.mixture is None:
             return log_z
         model, base, _ = self.oriented()
-        units = model.natural.visible_units
-        own = float(units.log_normaliser(base.visible[None])[0])
-        return log_z - own + self.mixture.log_z(units) - math.log(self.mixture.components)
+        natural, replaced = model.natural, [(model.natural.visible_units, base.visible)]
+        if self.mixture.is_drawn:
+            replaced.append((natural.hidden_units, base.hidden))
+        own = sum(float(units.log_normaliser(fields[None])[0]) for units, fields in replaced)
+        mixed = self.mixture.log_z(natural.visible_units, natural.hidden_units)
+        return log_z - own + mixed - math.log(self.mixture.components)
 
     def oriented(self) -> tuple[MRF, Base, bool]:
         """Return what is annealed and its base, turned so that the visible side is sampled; and if turned."""
@@ -171,14 +178,17 @@ class Plan:
         Its weights are those of Z_0/Z. The chains first take `equilibration` moves under P_K.
         """
         model, base, swap = self.oriented()
+        mixture = None if self.mixture is None else self.mixture.reversed()
         if self.transition == "metropolis":  # the reverse of a sweep takes the units from last to first
             w, b, c = model.weights[:, ::-1], model.visible_bias, model.hidden_bias[::-1]
             model = MRF(w, b, c, model.visible_units, model.hidden_units, model.temperature)
             base = Base(base.visible, base.hidden[::-1])
+            mixture = mixture and mixture.reordered(hidden=np.arange(len(c))[::-1])
         if not model.is_bipartite:  # and so does that of a Gibbs sweep
             at = model.visible_features(np.arange(model.n_visible)[::-1])
             model, start = model.reversed_sweep(), start[:, at]
             base = base.with_visible(at)
+            mixture = mixture and mixture.reordered(visible=at)
         if swap:
             model, base = model.transposed(), base.transposed()
         return replace(
@@ -188,6 +198,7 @@ class Plan:
             chains=len(start),
             seed=stream(self.seed, REVERSE),
             start=start,
+            mixture=mixture,
         )
 
     def fingerprint(self) -> str:
@@ -200,6 +211,7 @@ class Plan:
         base = [self.base.visible, self.base.hidden]
         if self.mixture is not None:
             base += [self.mixture.weights, self.mixture.fields]
+            base += [] if self.mixture.hidden is None else [self.mixture.hidden]
         base += [x for w in (self.base.weights, self.base.lateral) if w is not None for x in _stored(w)]
         return f"{model_digest(self.model)} {digest(words, [self.betas, *base])}"
 

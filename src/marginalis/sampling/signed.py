@@ -31,8 +31,9 @@ class SignedPath(NamedTuple):
     rise: float
     offset: float
     scale: float
-    component_fields: Array | None  # of a mixture: the fields of each component, and the exponents of all
-    component_weights: Array | None
+    component_fields: Array | None  # of a mixture: the fields of each component on the sampled side,
+    component_hidden: Array | None  # on the summed-out side,
+    component_weights: Array | None  # and the exponents of all
 
     def constants(self, betas: Array) -> Array:
         """Return what the change to spins adds to every log-weight up to each step."""
@@ -51,11 +52,15 @@ def signed_path(plan: Plan) -> SignedPath:
     else:
         b0, c0 = signed_base(form, base)
         constant = form.constant - form.visible[0] * total(base.visible) - form.hidden[0] * total(base.hidden)
-    fields = weights = None
+    fields = hidden = weights = None
     if plan.mixture is not None:
         offset, scale = form.visible
         fields = scale * plan.mixture.fields
         weights = plan.mixture.weights + offset * plan.mixture.fields.sum(axis=1)
+        if plan.mixture.hidden is not None:
+            offset, scale = form.hidden
+            hidden = scale * plan.mixture.hidden
+            weights = weights + offset * plan.mixture.hidden.sum(axis=1)
     return SignedPath(
         b0,
         c0,
@@ -68,5 +73,6 @@ def signed_path(plan: Plan) -> SignedPath:
         constant,
         *form.visible,
         fields,
+        hidden,
         None if weights is None else np.asarray(weights),
     )

@@ -1,7 +1,8 @@
 """The general kernel: any graph, any kind of unit, a base with or without couplings. Numba turns it into machine code.
 
 Chains lie side by side in vectors as in `anneal_kernel`. A block's states are one array, the sampled units first, in
-the order of the sweep, then the summed-out ones (see `summing` and `sweeping`).
+the order of the sweep, then the component of a mixture where it is drawn, then the summed-out units (see `summing` and
+`sweeping`).
 
 The arithmetic is that of `sampling.loop`.
 """
@@ -13,23 +14,54 @@ from numba.extending import overload
 
 from ...random import MIXTURE
 from ...simd.cache import kernel
-from ...simd.draws import CALLED, INLINE, LOW, WORD
-from ...simd.vector import LANES, lane_numbers, load, store
+from ...simd.draws import CALLED, INLINE, LOW, WORD, philox
+from ...simd.vector import LANES, lane_numbers, load, store, widen
+from .products import fields_into
+from .sides import draw_state, log_sum
 from .summing import sum_out
 from .sweeping import energy, sweep, sweep_pair
 from .table_sweep import begin_tables, sweep_tables
 
 
+@njit(**CALLED)
+def _own_logit(drawn, x, at, at_z, scratch):
+    """Return a_z + B_z·v of the component that each chain is in."""
+    fields_into(drawn.up, x, at, drawn.own, scratch, 0)
+    total = widen(load(x, at) - load(x, at))
+    for z in range(drawn.components):
+        total = total + widen(load(x, at_z + z * LANES) * load(scratch, z * LANES))
+    return total
+
+
+@njit(**CALLED)
+def _draw_component(end, drawn, beta, k, chain, k0, k1, x, at, at_z, scratch):
+    """Draw the component of a mixture given all other variables, if this `end` of a sweep is where it is drawn."""
+    if end != drawn.last:
+        return
+    fields_into(drawn.both, x, at, drawn.own, scratch, 0)
+    at_start = len(drawn.own) * LANES
+    for z in range(drawn.components):
+        logit = load(scratch, z * LANES)
+        store(scratch, z * LANES, logit - (logit + logit))
+        store(scratch, at_start + z * LANES, logit)
+    most, total = log_sum(scratch, 0, 0, drawn.components, beta, scratch, at_start)
+    word = philox(chain, uint64(k), uint64(0), uint64(MIXTURE), k0, k1)[0]
+    draw_state(scratch, 0, 0, drawn.components, beta, scratch, at_start, most, total, word, x, at_z)
+
+
 @njit(nogil=True, error_model="numpy")
 def _anneal(
     visible, hidden, up, up0, before, after, dense, into0, inner, inner0, tied, slope_v, slope_h, base_v, base_h,
-    betas, differences, seed, sides, mixture,
+    betas, differences, seed, sides, mixture, drawn,
     first_chain, x, scratch, room, rises, log_weights, joint, from_step, to_step, fresh,
 ):  # fmt: skip
     steps = len(betas) - 1
     k0, k1 = seed & LOW, seed >> WORD
     side_v, side_h = uint64(sides[0]), uint64(sides[1])
     together = _together(before, into0, room)
+    in_front = len(slope_v)  # units before the summed-out ones
+    if drawn is not None:
+        in_front = len(slope_v) + len(drawn.own)
     for first in range(0, x.shape[0], together):
         last = min(first + together, x.shape[0])
         for block in range(first, last):
@@ -49,9 +81,11 @@ def _anneal(
                 chain = lane_numbers() + uint64(first_chain + block * LANES)
                 at = block * x.shape[1] * LANES
                 rise_v = load(rises, block * LANES)
-                weight, drawn = sum_out(
+                if drawn is not None:  # the component that the chain is in lets go of v
+                    rise_v = rise_v - _own_logit(drawn, x, at, at + len(slope_v) * LANES, scratch)
+                weight, on_joint = sum_out(
                     hidden, up, up0, slope_h, base_h, betas, k, difference, joint, chain, side_h, k0, k1, x, at,
-                    at + len(slope_v) * LANES, scratch, load(log_weights, block * LANES) + rise_v * difference,
+                    at + in_front * LANES, scratch, load(log_weights, block * LANES) + rise_v * difference,
                 )  # fmt: skip
                 if mixture is not None:  # its component is one more summed-out variable, without an h of its own
                     without = weight
@@ -64,13 +98,18 @@ def _anneal(
                         store(joint, block * LANES, load(joint, block * LANES) + (weight - without))
                 store(log_weights, block * LANES, weight)
                 if joint is not None:
-                    store(joint, block * LANES, load(joint, block * LANES) + (rise_v + drawn) * difference)
+                    store(joint, block * LANES, load(joint, block * LANES) + (rise_v + on_joint) * difference)
             if k < steps:
                 chain = lane_numbers() + uint64(first_chain + first * LANES)
+                at = first * x.shape[1] * LANES  # a drawn component goes with one block at a time
+                if drawn is not None:
+                    _draw_component(0, drawn, betas[k], k, chain, k0, k1, x, at, at + len(slope_v) * LANES, scratch)
                 _sweep_blocks(
                     visible, before, after, dense, room, ready, into0, inner, inner0, tied, slope_v, base_v, betas[k],
                     k, chain, side_v, k0, k1, x, first, last, scratch, rises,
                 )  # fmt: skip
+                if drawn is not None:
+                    _draw_component(1, drawn, betas[k], k, chain, k0, k1, x, at, at + len(slope_v) * LANES, scratch)
 
 
 def _together(before, into0, room):
@@ -151,6 +190,6 @@ def anneal_graph(model, first_chain, x, scratch, room, rises, log_weights, joint
     _anneal(
         model.visible, model.hidden, model.up, model.up0, model.before, model.after, model.dense, model.into0,
         model.inner, model.inner0, model.tied, model.slope_v, model.slope_h, model.base_v, model.base_h, model.betas,
-        model.differences, model.seed, model.sides, model.mixture,
+        model.differences, model.seed, model.sides, model.mixture, model.drawn,
         first_chain, x, scratch, room, rises, log_weights, joint, from_step, to_step, fresh,
     )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ import scipy.sparse as sp
 from ...checks import Array
 from ...models.units import Categorical, Gaussian, Units
 from ...random import HIDDEN, VISIBLE
-from ...sampling.loop import Path
+from ...sampling.loop import Path, never_one
 from ...sampling.plan import Plan
 from ...sampling.signed import SignedPath, signed_path
 from ...simd.draws import TILE
@@ -51,6 +50,17 @@ class Model(NamedTuple):
     seed: np.uint64
     sides: tuple[int, int]
     mixture: Any  # a Component, or None
+    drawn: Any  # a Drawn component, or None
+
+
+class Drawn(NamedTuple):
+    """The component of a mixture as one more sampled variable, one-hot behind the sampled units."""
+
+    components: int
+    own: np.ndarray  # what its exponents start from, padded
+    up: tuple[np.ndarray, ...]  # into its exponents, from the sampled units,
+    both: tuple[np.ndarray, ...]  # and from all units
+    last: int  # 0 if it is drawn before the sampled units in a sweep, 1 if after them
 
 
 class Component(NamedTuple):
@@ -79,8 +89,15 @@ def prepare(plan: Plan) -> Prepared:
     below, above_ = ties.split(lateral)
     packed = pack_lists if states and ties.any else pack
     component, pull = _component(path, dtype)
+    drawn = _drawn(plan, path, len(slope_v), len(slope_h), dtype)
+    up, up0 = weights, path.weights0
+    if drawn is not None and path.component_fields is not None and path.component_hidden is not None:
+        pull = (path.component_fields,)
+        up = _into_hidden(weights, -path.component_hidden, len(slope_v))
+        up0 = _into_hidden(sp.csr_array(weights.shape), path.component_hidden, len(slope_v))
+    in_between = 0 if drawn is None else len(drawn.own)  # places of the component before the summed-out side
     before = None if below is None else packed(below, dtype)
-    into = _stacked(above_, weights, pull and -pull[0], len(slope_v), len(slope_h))
+    into = _stacked(above_, weights, pull and -pull[0], len(slope_v), len(slope_h), in_between)
     after = packed(into, dtype)
     if before is not None and len(before) != len(after):
         before, after = pack_lists(below, dtype), pack_lists(into, dtype)
@@ -92,13 +109,14 @@ def prepare(plan: Plan) -> Prepared:
     if base.is_coupled or pull:
         start_weights = sp.csr_array(weights.shape) if path.weights0 is None else path.weights0
         into0 = packed(
-            _stacked(ties.outside(lateral0), start_weights, pull and pull[0], len(slope_v), len(slope_h)), dtype
+            _stacked(ties.outside(lateral0), start_weights, pull and pull[0], len(slope_v), len(slope_h), in_between),
+            dtype,
         )
     laid_out = Model(
         _side(model.natural.visible_units, len(b0), dtype),
         _side(model.natural.hidden_units, len(c0), dtype),
-        pack(weights, dtype),
-        None if path.weights0 is None else pack(path.weights0, dtype),
+        pack(up, dtype),
+        None if up0 is None else pack(up0, dtype),
         before,
         after,
         dense,
@@ -115,6 +133,7 @@ def prepare(plan: Plan) -> Prepared:
         np.uint64(plan.seed),
         (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN),
         component,
+        drawn,
     )
     couplings = [w for w in (weights, lateral, path.weights0, lateral0) if w is not None]
     entries = sum(w.nnz if sp.issparse(w) else w.size for w in couplings)
@@ -148,12 +167,16 @@ def _side(units: Units, features: int, dtype: type) -> Any:
     return Spins(features)
 
 
-def _stacked(inside: Any, weights: Any, pull: Any, rows: int, others: int) -> Any:
+def _stacked(inside: Any, weights: Any, pull: Any, rows: int, others: int, in_between: int = 0) -> Any:
     """Couplings into the sampled units from the array of all: the sampled ones, the summed-out ones, the component.
 
-    The first two are padded to `rows` and `others`.
+    The first two are padded to `rows` and `others`; a component that is drawn has places `in_between`.
     """
     n, m = weights.shape
+    if in_between:
+        first = sp.csr_array((rows, n)) if inside is None else sp.vstack([inside, sp.csr_array((rows - n, n))])
+        nothing = sp.csr_array((in_between - len(pull), n)), sp.csr_array((others - m, n))
+        return sp.csr_array(sp.vstack([first, sp.csr_array(pull), nothing[0], sp.csr_array(weights.T), nothing[1]]))
     if inside is None and not sp.issparse(weights):  # the same, without SciPy's many small matrices
         filled = np.zeros((rows + others + (0 if pull is None else len(pull)), n))
         filled[rows : rows + m] = weights.T
@@ -170,11 +193,29 @@ def _stacked(inside: Any, weights: Any, pull: Any, rows: int, others: int) -> An
 def _component(path: SignedPath, dtype: type) -> tuple[Component | None, tuple[Array] | None]:
     """Return the component of a mixture as a variable, and its fields on the sampled units (in a tuple)."""
     fields, own = path.component_fields, path.component_weights
-    if fields is None or own is None:
+    if fields is None or own is None or path.component_hidden is not None:
         return None, None
     padded: np.ndarray = np.pad(own, (0, -len(own) % TILE)).astype(dtype)
     side = States(np.array([0, len(own)], dtype=np.int64))
     return Component(side, pack(-fields.T, dtype), pack(fields.T, dtype), -padded, padded), (fields,)
+
+
+def _drawn(plan: Plan, path: SignedPath, rows: int, others: int, dtype: type) -> Drawn | None:
+    """Return the component of a mixture that is drawn as a variable."""
+    fields, hidden, own = path.component_fields, path.component_hidden, path.component_weights
+    if plan.mixture is None or fields is None or hidden is None or own is None:
+        return None
+    padded: np.ndarray = np.pad(own, (0, -len(own) % TILE)).astype(dtype)
+    n, m = fields.shape[1], hidden.shape[1]
+    nothing = sp.csr_array((rows - n + len(padded), len(own))), sp.csr_array((others - m, len(own)))
+    both = sp.vstack([sp.csr_array(fields.T), nothing[0], sp.csr_array(hidden.T), nothing[1]])
+    return Drawn(len(own), padded, pack(fields.T, dtype), pack(sp.csr_array(both), dtype), int(plan.mixture.drawn_last))
+
+
+def _into_hidden(weights: Any, pull: Array, rows: int) -> Any:
+    """Couplings into the summed-out units from the sampled ones, padded to `rows`, and the component behind them."""
+    n, m = weights.shape
+    return sp.csr_array(sp.vstack([sp.csr_array(weights), sp.csr_array((rows - n, m)), sp.csr_array(pull)]))
 
 
 class _Ties:
@@ -242,18 +283,27 @@ class GraphPopulation(Population):
     """Blocks of LANES chains on any graph, all at the same step."""
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
-        if plan.mixture is not None and plan.start is None and len(chains):
-            start = np.zeros((plan.chains, prepared.n_visible))
-            start[chains.start : chains.stop] = Path(plan, chains).start()[: len(chains)]
-            plan = replace(plan, start=start)
         super().__init__(plan, prepared, chains)
+        if plan.mixture is None or not len(chains):
+            return
+        path = Path(plan, chains)
+        given = None if plan.start is None else never_one(plan.start[chains.start : chains.stop])
+        states = path.start() if given is None else path.start_from(given)
+        self._set_states(states[: len(chains)])
+        if path.z is not None:
+            n, places = self.spins_v.shape[1], len(prepared.model.drawn.own)
+            own = np.zeros((len(self.x) * LANES, places))
+            own[:, 0] = 1.0  # of the chains that fill the last block
+            own[: len(chains)] = np.eye(places)[path.z[: len(chains)]]
+            self.x[:, n : n + places] = own.reshape(len(self.x), LANES, places).transpose(0, 2, 1)
 
     def _allocate(self, blocks: int, joint: bool) -> None:
         model: Any = self.prepared.model
         if model.before is not None and len(model.before) == 4 and model.dense is None:
             blocks += blocks % 2  # dense graphs are swept two blocks at a time
         n, m = len(model.slope_v), len(model.slope_h)
-        z = 0 if model.mixture is None else len(model.mixture.slope)
+        drawn = 0 if model.drawn is None else len(model.drawn.own)
+        z = drawn if model.mixture is None else len(model.mixture.slope)
         self.x = aligned((blocks, n + m + z, LANES), self.prepared.dtype)
         self.room = None
         if model.dense is not None:
@@ -263,7 +313,7 @@ class GraphPopulation(Population):
         self.scratch = aligned((max(3 * n, 2 * m, 2 * z, blocks), LANES), self.prepared.dtype)
         self.rises, self.weights = aligned((blocks, LANES), np.float64), aligned((blocks, LANES), np.float64)
         self.joint = aligned((blocks, LANES), np.float64) if joint else None
-        self.spins_v = self.x[:, :n]
+        self.spins_v, self.carried = self.x[:, :n], self.x[:, : n + drawn]
 
     def advance(self, to_step: int) -> None:
         """Take steps until `to_step` of them have been taken in all."""

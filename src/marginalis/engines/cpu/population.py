@@ -121,6 +121,7 @@ class Population:
     joint: np.ndarray | None
     weights: np.ndarray
     spins_v: np.ndarray
+    carried: np.ndarray | None = None  # what goes with a chain, if it is more than the sampled units
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
         self.prepared, self.chains, self.step = prepared, chains, 0
@@ -178,7 +179,8 @@ class Population:
         """Go on from the states of these chains, one for each; log-weights stay where they are."""
         moved = np.flatnonzero(ancestors != np.arange(len(ancestors)))
         (block, lane), (from_block, from_lane) = (np.divmod(x, LANES) for x in (moved, ancestors[moved]))
-        self.spins_v[block, :, lane] = self.spins_v[from_block, :, from_lane]
+        carried = self.spins_v if self.carried is None else self.carried
+        carried[block, :, lane] = carried[from_block, :, from_lane]
         self.fresh = 2
 
     def _set_states(self, states: Array) -> None:
