@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 import marginalis as mg
-from marginalis.answers.confidence import log_mean_exp
 from marginalis.examples import rbm_gaussian, rbm_hopfield
+from marginalis.statistics.confidence import log_mean_exp
 
 CHAINS, INSTANCES = 1000, 5
 SCHEDULES = ("linear", "adaptive")

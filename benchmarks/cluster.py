@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 import marginalis as mg
+from marginalis.engines.plan import make_plan
 from marginalis.parallel import ledger, share
 from marginalis.parallel.ledger import Ledger
 from marginalis.parallel.pools import open_pool
 from marginalis.parallel.processes import Processes
 from marginalis.parallel.tasks import Reply, Task, machine, packed
-from marginalis.sampling.plan import make_plan
 
 
 def model() -> mg.MRF:

@@ -23,8 +23,8 @@ from rich.table import Table
 
 import marginalis as mg
 from marginalis.engines.cuda import kernel_for
+from marginalis.engines.plan import make_plan
 from marginalis.gpu.device import Device, open_device
-from marginalis.sampling.plan import make_plan
 
 _BUSY = """
 extern "C" __global__ void busy(long long cycles) { for (long long begin = clock64(); clock64() - begin < cycles;); }

@@ -15,8 +15,8 @@ from collections import Counter
 from typing import Any
 
 import marginalis as mg
-from marginalis.answers import paths
-from marginalis.experiments.families import switching
+from marginalis.planning import choose
+from marginalis.studies.families import switching
 
 CASES = [(64, 1, 1.0), (64, 1, 2.0), (64, 2, 1.5), (100, 3, 1.0), (40, 4, 2.0), (200, 2, 1.0)]
 CALLS: dict[str, dict[str, Any]] = {"default": {}, "tolerance=0.1": {"tolerance": 0.1}, "steps=1000": {"steps": 1000}}
@@ -34,7 +34,7 @@ def main() -> None:
         models = {options.model: mg.load(options.model)}
     exact = {name: -mg.exact_log_z(model) for name, model in models.items()}
     if options.without_exact:
-        paths.soon = lambda *ignored: None
+        choose.soon = lambda *ignored: None
     missed, quietly = Counter[str](), Counter[str]()
     for name, model in models.items():
         for call, given in CALLS.items():

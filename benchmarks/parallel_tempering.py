@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 import marginalis as mg
-from marginalis.answers.bennett import bennett
+from marginalis.statistics.bennett import bennett
 
 SPACING = 1.0  # standard deviations of the work between neighbours: about half of the exchanges are accepted
 FEWEST = 10  # replicas: with four, which is where a spacing of 1 puts it, the error on digits was five times as large

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 import marginalis as mg
-from marginalis.answers.adaptive import plan_with_pilots
-from marginalis.engines.workers import Workers
 from marginalis.examples import rbm_gaussian, rbm_hopfield
+from marginalis.planning.pilots import plan_with_pilots
+from marginalis.running.session import Workers
 
 MODELS: dict[str, Callable[[], Any]] = {
     **{

@@ -31,9 +31,9 @@ import numpy as np
 import parallel_tempering
 
 import marginalis as mg
-from marginalis.answers import paths
 from marginalis.engines import drive
 from marginalis.examples import ising_grid, rbm_gaussian, rbm_hopfield
+from marginalis.planning import choose
 
 ROOT = Path(__file__).parents[1]
 STEPS = (250, 1000)
@@ -147,12 +147,12 @@ def tolerance_row(name: str, model: mg.MRF, seeds: int, tolerance: float) -> str
     with counted() as runs:
         mg.estimate(model, steps=10, chains=20)
         price = runs[0][1]
-    own, costs = paths.soon, []
+    own, costs = choose.soon, []
     for ask in (own, lambda *ignored: None):
-        paths.soon = ask
+        choose.soon = ask
         found = [estimated(model, price, tolerance=tolerance, seed=seed) for seed in range(seeds)]
         costs.append(float(np.mean([cost for _, cost, _ in found])) / 1e6)
-        paths.soon = own
+        choose.soon = own
     return f"| {name} | {costs[0]:.2g} | {costs[1]:.2g} | {costs[1] / costs[0]:.1f} |"
 
 

@@ -8,9 +8,9 @@ import pytest
 from conftest import command, random_rbm
 
 import marginalis as mg
+from marginalis import options as run_options
 from marginalis.parallel import threads
 from marginalis.parallel.threads import cores
-from marginalis.sampling import options as run_options
 
 OPTIONS = dict(steps=10, chains=20)
 

@@ -14,13 +14,12 @@ LAYERS = (
     ("marginalis",),
     ("checks", "display", "random", "parallel", "simd", "gpu"),
     ("models",),
-    ("formats",),
+    ("files", "statistics"),
     ("exact",),
-    ("sampling",),
-    ("engines",),
-    ("answers",),
+    ("paths", "options", "engines", "running"),
+    ("planning", "answers"),
     ("plots",),
-    ("examples", "experiments", "reporting"),
+    ("examples", "studies", "reporting"),
     ("_public",),
     ("cli",),
     ("__main__",),
@@ -79,10 +78,10 @@ def edges(typing=False):
 def test_the_graph_is_seen():
     """Relative, absolute, of names, of modules, inside functions: otherwise the tests below would see nothing."""
     found = edges()
-    assert ("marginalis.sampling.loop", "marginalis.sampling.moves") in found
+    assert ("marginalis.engines.reference.loop", "marginalis.engines.reference.moves") in found
     assert ("marginalis.engines.drive", "marginalis.engines.cpu") in found  # inside a function
     assert ("marginalis._public", "marginalis.plots") in found
-    assert ("marginalis.sampling.moves", "marginalis.sampling.loop") in edges(typing=True) - found
+    assert ("marginalis.engines.reference.moves", "marginalis.engines.reference.loop") in edges(typing=True) - found
     assert len(found) > 2 * len(MODULES)
 
 

@@ -12,8 +12,8 @@ from conftest import command, random_rbm
 import marginalis as mg
 from marginalis.cli import answers, report  # noqa: F401  # they add the commands
 from marginalis.cli.common import app
-from marginalis.sampling.options import DEFAULTS, PlanOptions, RunOptions, notes
-from marginalis.sampling.plan import make_plan
+from marginalis.engines.plan import make_plan
+from marginalis.options import DEFAULTS, PlanOptions, RunOptions, notes
 
 # What a door cannot use: bounds and ln Z(β) need chains of their own weights, ln Z(β) starts where it must.
 LEFT_OUT = {

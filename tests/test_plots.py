@@ -10,10 +10,10 @@ from scipy.integrate import trapezoid
 
 import marginalis as mg
 from marginalis import plots
-from marginalis.answers import confidence
-from marginalis.answers.confidence import relative_error
 from marginalis.answers.curve import Curve
 from marginalis.plots.numbers import running_means, tail_density
+from marginalis.statistics import confidence
+from marginalis.statistics.confidence import relative_error
 
 RNG = np.random.default_rng(5)
 WEIGHTS = {

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from marginalis.options import DRAWS
 from marginalis.random import HIDDEN, JOINT, PLANES, VISIBLE, philox, uniforms
-from marginalis.sampling.options import DRAWS
 
 # Known answers for philox4x32-10 distributed with Random123 (Salmon, Moraes, Dror, Shaw 2011).
 KNOWN = [

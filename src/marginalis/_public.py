@@ -1,6 +1,8 @@
 """The public names, where `marginalis` finds them when the first one is used; `as` says so to type checkers."""
 
 from . import plots as plots
+from .answers.along import Along as Along
+from .answers.along import along as along
 from .answers.bounds import Bounds as Bounds
 from .answers.bounds import bound as bound
 from .answers.curve import Curve as Curve
@@ -18,15 +20,13 @@ from .answers.many import Estimates as Estimates
 from .answers.many import estimate_many as estimate_many
 from .answers.samples import Samples as Samples
 from .answers.samples import sample as sample
-from .answers.sequence import Along as Along
-from .answers.sequence import along as along
 from .answers.thermodynamics import Thermodynamics as Thermodynamics
 from .answers.thermodynamics import thermodynamics as thermodynamics
 from .exact import ModelTooLarge as ModelTooLarge
 from .exact import exact_log_z as exact_log_z
-from .formats.model_files import load as load
-from .formats.model_files import save as save
-from .formats.rbms import load_updates as load_updates
+from .files.model_files import load as load
+from .files.model_files import save as save
+from .files.rbms import load_updates as load_updates
 from .models.data import states as states
 from .models.factors import FactorModel as FactorModel
 from .models.graphs import from_bqm as from_bqm
@@ -41,8 +41,8 @@ from .models.layered import as_model as as_model
 from .models.layered import dbm as dbm
 from .models.layered import rbm as rbm
 from .models.model import MRF as MRF
+from .paths.base import data_base as data_base
 from .reporting.gather import Report as Report
 from .reporting.gather import report as report
-from .sampling.base import data_base as data_base
 
 BipartiteMRF = MRF  # its name when bipartite graphs were all there was

@@ -9,9 +9,9 @@ from conftest import PathSums, random_rbm
 from scipy.stats import norm
 
 import marginalis as mg
-from marginalis.answers import confidence
-from marginalis.answers.confidence import log_mean_exp
 from marginalis.answers.thermodynamics import QUANTITIES, _averages, _is_doubtful
+from marginalis.statistics import confidence
+from marginalis.statistics.confidence import log_mean_exp
 
 
 def exact(model, beta):

@@ -6,7 +6,7 @@ import pytest
 from conftest import command as run
 from conftest import posix
 
-from marginalis.formats import files
+from marginalis.files import files
 
 WRITERS = {
     "estimate": ["estimate", "{model}", "--out"],

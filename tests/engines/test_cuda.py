@@ -12,9 +12,9 @@ from cuda_host import HOST
 import marginalis as mg
 from marginalis.engines import cuda, drive
 from marginalis.engines.cuda import general, large, lattice, resident, sites, small
-from marginalis.sampling.mixture import Mixture
-from marginalis.sampling.plan import make_plan
-from marginalis.sampling.recorder import Recorder
+from marginalis.engines.plan import make_plan
+from marginalis.engines.recorder import Recorder
+from marginalis.paths.mixture import Mixture
 
 
 def agree(model, kernel, tolerance=1e-10, **options):

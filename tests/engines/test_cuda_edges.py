@@ -12,12 +12,13 @@ import pytest
 from conftest import command, random_rbm
 
 import marginalis as mg
-from marginalis import experiments
-from marginalis.engines import cuda, drive, workers
+from marginalis import studies
+from marginalis.engines import cuda, drive
 from marginalis.engines.cuda import general, large, lattice, sites, small
+from marginalis.engines.plan import make_plan
 from marginalis.exact import on_gpu
 from marginalis.gpu import device as gpu
-from marginalis.sampling.plan import make_plan
+from marginalis.running import session
 
 MODEL = random_rbm(np.random.default_rng(3), 9, 40, scale=0.3)
 LARGE = random_rbm(np.random.default_rng(6), 40, 70, scale=0.15)
@@ -94,7 +95,7 @@ def test_a_full_gpu_is_one_line(monkeypatch, tmp_path):
     )
     device = gpu.Device(cupy, 1)
     assert device.free_bytes() == 800
-    for module in (cuda, workers):
+    for module in (cuda, session):
         monkeypatch.setattr(module, "open_device", lambda number: device)
     mg.save(MODEL, tmp_path / "m.npz")
     result = command("estimate", str(tmp_path / "m.npz"), "--engine", "cuda", "--steps", "3", "--device", "1")
@@ -170,7 +171,7 @@ def test_exact_sums_and_studies_say_it_too(monkeypatch, tmp_path):
 def test_the_papers_table_by_processes(tmp_path):
     options = dict(experiments=2, chains=20, threads=2)
     fast, slow = (
-        experiments.reproduce("table1", engine=engine, out=tmp_path / engine, **options)[0].rows
+        studies.reproduce("table1", engine=engine, out=tmp_path / engine, **options)[0].rows
         for engine in ("cuda", "auto")
     )
     assert [row["mean"] for row in fast] == pytest.approx([row["mean"] for row in slow], rel=0, abs=1e-3)

@@ -11,9 +11,9 @@ from conftest import log_weights, random_rbm
 import marginalis as mg
 from marginalis.engines import drive
 from marginalis.engines.cpu import population, table_population
+from marginalis.engines.plan import make_plan
+from marginalis.engines.reference import loop
 from marginalis.examples import random_dbm
-from marginalis.sampling import loop
-from marginalis.sampling.plan import make_plan
 from marginalis.simd.functions import HAS_AVX512
 
 

@@ -10,8 +10,8 @@ from marginalis.engines.cpu import lattice, lattice_population, planes_populatio
 from marginalis.engines.cpu.lattice_kernel import MOST
 from marginalis.engines.cpu.lattice_population import LatticePopulation, serves_words
 from marginalis.engines.cpu.planes_population import PlanesPopulation
-from marginalis.sampling.plan import make_plan
-from marginalis.sampling.settle import MOST_NEIGHBOURS, is_lattice
+from marginalis.engines.placement import MOST_NEIGHBOURS, is_lattice
+from marginalis.engines.plan import make_plan
 from marginalis.simd.functions import HAS_AVX512
 
 POPULATIONS = {"words": LatticePopulation, "planes": PlanesPopulation}

@@ -10,9 +10,9 @@ from conftest import PathSums, random_rbm
 
 import marginalis as mg
 from marginalis.engines import drive
-from marginalis.sampling.loop import Path
-from marginalis.sampling.moves import gibbs
-from marginalis.sampling.plan import make_plan
+from marginalis.engines.plan import make_plan
+from marginalis.engines.reference.loop import Path
+from marginalis.engines.reference.moves import gibbs
 
 
 def potts(rng):

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import marginalis as mg
+from marginalis.engines.plan import make_plan
 from marginalis.exact import METHODS, cheapest
 from marginalis.exact.choice import _vouched
 from marginalis.exact.elimination import eliminate_log_z
 from marginalis.exact.ways import ExactMethod
-from marginalis.sampling.plan import make_plan
 
 SIZES = [1e3, 1e6, 1e8, 1e12, 1e15, 1e16, 1e30, 1e100, 1e300]
 HARD_SQUARES = 8.816260208734581  # ln of the number of independent sets of the 4×5 grid

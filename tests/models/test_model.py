@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import marginalis as mg
+from marginalis.engines.plan import model_digest
 from marginalis.models.forms import Split
 from marginalis.models.units import Categorical, Gaussian
-from marginalis.sampling.plan import model_digest
 
 GOOD = dict(weights=[[1.0, 2.0, 3.0], [0.0, -1.0, 0.5]], visible_bias=[0.1, 0.2], hidden_bias=[0, 0, 1])
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import marginalis as mg
+from marginalis.engines.plan import make_plan
+from marginalis.engines.reference.loop import Path
+from marginalis.engines.reference.moves import gibbs
 from marginalis.models.units import BINARY, SPIN, Categorical, Gaussian, parse_units
-from marginalis.sampling.loop import Path
-from marginalis.sampling.moves import gibbs
-from marginalis.sampling.plan import make_plan
 
 DISCRETE = [(SPIN, 5), (BINARY, 5), (Categorical(3), 6), (Categorical((2, 4, 3)), 9)]
 

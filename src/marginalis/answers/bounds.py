@@ -19,18 +19,18 @@ from scipy.special import ndtri
 
 from ..checks import Array, real_array, real_number, whole
 from ..display import sketch
-from ..engines.workers import at_work
+from ..engines.plan import Plan
+from ..engines.recorder import Recorder, the_states
 from ..exact.sampling import sample_visible
 from ..models.data import features_of, split_rows, visible_table
 from ..models.layered import as_model
+from ..options import RunOptions, filled_in, plan_options, takes_options
+from ..planning.pilots import plan_with_pilots
 from ..random import REVERSE, TARGET, stream, uniforms
-from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
-from ..sampling.plan import Plan
-from ..sampling.recorder import Recorder, the_states
-from . import confidence
-from .adaptive import plan_with_pilots
-from .bennett import Bennett, bennett, markov_bound
-from .confidence import log_mean_exp
+from ..running.session import at_work
+from ..statistics import confidence
+from ..statistics.bennett import Bennett, bennett, markov_bound
+from ..statistics.confidence import log_mean_exp
 from .estimate import Estimate, run_plan, warnings_of_digits
 from .record import Answer, Record, decimals, finite
 

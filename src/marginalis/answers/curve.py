@@ -10,7 +10,7 @@ import numpy as np
 from ..checks import Array
 from ..display import sketch
 from ..display.card import Displayed
-from . import confidence
+from ..statistics import confidence
 from .record import decimals
 
 

@@ -13,19 +13,19 @@ from scipy.special import ndtri
 
 from ..checks import Array
 from ..display import sketch
-from ..engines.workers import Workers, at_work
+from ..engines.plan import Plan, make_plan
+from ..engines.recorder import Recorder, the_states
 from ..exact.sampling import sample_visible
 from ..models.arrange import shared_split
 from ..models.layered import as_model
 from ..models.model import MRF
+from ..options import RunOptions, filled_in, plan_options, takes_options
 from ..parallel.threads import Tick
+from ..paths.base import coupled_base
 from ..random import REVERSE, stream
-from ..sampling.base import coupled_base
-from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
-from ..sampling.plan import Plan, make_plan
-from ..sampling.recorder import Recorder, the_states
-from .bennett import Bennett, bennett, markov_bound
-from .confidence import relative_weights, warnings_of
+from ..running.session import Workers, at_work
+from ..statistics.bennett import Bennett, bennett, markov_bound
+from ..statistics.confidence import relative_weights, warnings_of
 from .estimate import run_plan
 from .record import Answer, Record, decimals, finite
 

@@ -14,14 +14,14 @@ import numpy as np
 from ..checks import Array, a_kind, frozen, reading, real_number, shown
 from ..display import sketch
 from ..engines import drive
-from ..engines.workers import Workers
-from ..formats.results import Result, read_result, write_result
+from ..engines.placement import rounding_of
+from ..engines.plan import Plan
+from ..engines.recorder import Recorder
+from ..files.results import Result, read_result, write_result
 from ..parallel.threads import Tick
-from ..sampling.held import held_variables
-from ..sampling.plan import Plan
-from ..sampling.recorder import Recorder
-from ..sampling.settle import rounding_of
-from . import confidence
+from ..paths.held import held_variables
+from ..running.session import Workers
+from ..statistics import confidence
 from .curve import Curve
 from .record import Answer, Record, decimals, finite, printable
 

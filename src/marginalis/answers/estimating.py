@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import Array, shown
-from ..engines.workers import at_work
-from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
-from ..sampling.plan import Plan, make_plan
-from ..sampling.recorder import Recorder
-from .adaptive import plan_with_pilots
+from ..engines.plan import Plan, make_plan
+from ..engines.recorder import Recorder
+from ..options import RunOptions, filled_in, plan_options, takes_options
+from ..planning.choose import Panel, fitted, is_left_to_us
+from ..planning.pilots import plan_with_pilots
+from ..planning.tolerance import to_tolerance
+from ..running.session import at_work
 from .curve import Curve
 from .estimate import Estimate, run_plan
-from .paths import Panel, fitted, is_left_to_us
-from .tolerance import to_tolerance
 
 logger = logging.getLogger("marginalis")
 

@@ -17,13 +17,13 @@ import numpy as np
 
 from ..checks import Array, shown, whole
 from ..display import sketch
-from ..engines.workers import at_work
+from ..engines.plan import model_digest
 from ..exact import ModelTooLarge
 from ..models.factors import FactorModel
 from ..models.forms import Indices
 from ..models.layered import as_model
-from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
-from ..sampling.plan import model_digest
+from ..options import RunOptions, filled_in, plan_options, takes_options
+from ..running.session import at_work
 from .estimate import Estimate
 from .exact_means import exact_means, factor_marginals
 from .features import Features, Function, evaluated, named_functions

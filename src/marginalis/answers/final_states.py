@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from ..checks import Array
-from ..engines.workers import Workers
+from ..engines.plan import Plan, make_plan
+from ..engines.recorder import Recorder, the_states
 from ..models.model import MRF
+from ..options import PlanOptions
 from ..parallel.threads import Tick
+from ..planning.choose import Panel, fitted, is_left_to_us
+from ..planning.pilots import plan_with_pilots
 from ..random import JOINT, uniforms
-from ..sampling.options import PlanOptions
-from ..sampling.plan import Plan, make_plan
-from ..sampling.recorder import Recorder, the_states
-from .adaptive import plan_with_pilots
+from ..running.session import Workers
 from .estimate import Estimate, run_plan
-from .paths import Panel, fitted, is_left_to_us
 
 logger = logging.getLogger("marginalis")
 

@@ -20,19 +20,19 @@ import scipy.sparse as sp
 from ..checks import real_number
 from ..display import sketch
 from ..display.card import Displayed
+from ..engines.plan import model_digest
 from ..exact import ExactLogZ, exact_log_z
 from ..models.data import split_rows, visible_table
 from ..models.layered import as_model
 from ..models.model import MRF
 from ..models.units import Array, Gaussian
-from ..sampling.options import tells
-from ..sampling.plan import model_digest
+from ..options import tells
+from .along import Along
 from .bounds import Bounds
 from .estimate import Estimate
 from .estimating import estimate, estimate_knowing
 from .likelihoods import LogLikelihoods
 from .record import finite
-from .sequence import Along
 
 _CHEAP = 1.0  # seconds: an exact ln Z that takes no longer is always taken
 _CELLS = 1 << 22  # of a chunk of rows with its fields; bounds the memory, changes nothing else

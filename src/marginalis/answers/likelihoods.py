@@ -11,8 +11,8 @@ import numpy as np
 
 from ..checks import Array
 from ..display import sketch
+from .along import Along
 from .record import Answer, Record, decimals, finite, plain_name
-from .sequence import Along
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -14,14 +14,14 @@ import numpy as np
 
 from ..checks import Array
 from ..display.card import Displayed
-from ..engines.checkpoint import Checkpoint, Piece
-from ..engines.workers import at_work
 from ..models.layered import as_model
 from ..models.model import MRF
+from ..options import NOT_OF_A_PLAN, RunOptions, filled_in, takes_options
 from ..parallel.each import call_each
 from ..parallel.tasks import machine
 from ..parallel.threads import Tick
-from ..sampling.options import NOT_OF_A_PLAN, RunOptions, filled_in, takes_options
+from ..running.checkpoint import Checkpoint, Piece
+from ..running.session import at_work
 from .estimate import Estimate, load_estimate
 from .estimating import estimate
 from .record import Written, decimals, plain_name

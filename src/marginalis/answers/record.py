@@ -12,7 +12,7 @@ from typing import Any
 from .. import __version__
 from ..checks import real_number, shown, whole
 from ..display.card import Displayed
-from ..sampling.plan import Plan, model_digest
+from ..engines.plan import Plan, model_digest
 
 _MOST = 2**53  # variables, steps and the like that a file may claim
 

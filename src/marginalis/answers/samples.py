@@ -9,12 +9,12 @@ import numpy as np
 
 from ..checks import Array, whole
 from ..display.card import Displayed
-from ..engines.workers import at_work
 from ..exact.sampling import sample_visible
 from ..models.layered import as_model
 from ..models.model import MRF
+from ..options import DEFAULT_CHAINS, RunOptions, filled_in, plan_options, takes_options
 from ..random import TARGET, uniforms
-from ..sampling.options import DEFAULT_CHAINS, RunOptions, filled_in, plan_options, takes_options
+from ..running.session import at_work
 from .final_states import FinalStates, final_states
 
 _EXACT_SECONDS = 30.0

@@ -19,15 +19,15 @@ from scipy.special import ndtri
 
 from ..checks import real_array, whole
 from ..display import sketch
-from ..engines.workers import at_work
+from ..engines.plan import Plan
+from ..engines.recorder import Recorder
 from ..models.layered import as_model
 from ..models.units import Array, Gaussian
-from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
-from ..sampling.plan import Plan
-from ..sampling.recorder import Recorder
-from . import confidence
-from .adaptive import plan_with_pilots
-from .confidence import log_mean_exp
+from ..options import RunOptions, filled_in, plan_options, takes_options
+from ..planning.pilots import plan_with_pilots
+from ..running.session import at_work
+from ..statistics import confidence
+from ..statistics.confidence import log_mean_exp
 from .estimate import run_plan
 from .record import Answer, Record, decimals, finite
 

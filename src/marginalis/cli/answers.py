@@ -12,16 +12,16 @@ import typer
 
 from ..answers.estimating import estimate as run_estimate
 from ..answers.likelihood import log_likelihood
+from ..engines.plan import make_plan
 from ..exact import METHODS as EXACT_METHODS
 from ..exact import ModelTooLarge, cheapest, duration, exact_log_z
-from ..formats import files, tables
-from ..formats.rbms import load_updates
-from ..formats.uai import write_pr
+from ..files import atomic, tables
+from ..files.rbms import load_updates
+from ..files.uai import write_pr
 from ..models import describe
 from ..models.data import visible_table
 from ..models.factors import FactorModel
 from ..models.model import MRF
-from ..sampling.plan import make_plan
 from .common import Json, Threads, app, check_outputs, say, show
 from .model_file import ModelFile, takes_model
 from .options import read_files, takes_flags
@@ -250,7 +250,7 @@ def likelihood(
         result = log_likelihood(loaded, rows, log_z, **asked)
     show(result, as_json)
     if out is not None:
-        files.write_whole(out, lambda file: np.save(file, result.per_sample, allow_pickle=False))
+        atomic.write_whole(out, lambda file: np.save(file, result.per_sample, allow_pickle=False))
     if plot is not None:
         from .. import plots
 
@@ -258,7 +258,7 @@ def likelihood(
 
 
 def _of_all_updates(path: str, rows: Any, options: dict[str, Any]) -> Any:
-    from ..answers.sequence import along
+    from ..answers.along import along
 
     updates = load_updates(path)
     for name in ("schedule", "summed"):

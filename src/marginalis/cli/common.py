@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from ..formats import files
+from ..files import atomic
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -55,7 +55,7 @@ def check_outputs(inputs: Sequence[str | Path | None], *paths: Path | None, figu
     outputs = [path for path in (*paths, figure) if path is not None]
     taken = [os.path.realpath(path) for path in inputs if path is not None]
     for path in outputs:
-        files.check_writable(path)
+        atomic.check_writable(path)
         if os.path.realpath(path) in taken:
             raise ValueError(f"{path} is named twice: inputs and outputs must be different files")
         taken.append(os.path.realpath(path))

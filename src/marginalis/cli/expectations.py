@@ -11,9 +11,9 @@ import typer
 from ..answers.expectations import Expectations
 from ..answers.expectations import expectations as run_expectations
 from ..checks import Array
-from ..formats import model_files
-from ..formats.text import read_text
-from ..formats.uai import is_uai, parse_uai, read_evidence, write_mar
+from ..files import model_files
+from ..files.text import read_text
+from ..files.uai import is_uai, parse_uai, read_evidence, write_mar
 from ..models.factors import FactorModel
 from .common import Json, app, check_outputs, show
 from .model_file import ModelFile, takes_model

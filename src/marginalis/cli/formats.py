@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..formats import model_files
+from ..files import model_files
 from .common import app, check_outputs, say
 from .model_file import ModelFile, takes_model
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .. import examples
-from ..formats import model_files
+from ..files import model_files
 from ..models.model import MRF
 from .common import app, say
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from ..formats import model_files
+from ..files import model_files
 from ..models.factors import FactorModel
 from ..models.layered import as_model
 from ..models.model import MRF

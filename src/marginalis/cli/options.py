@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
-from ..formats import tables
-from ..formats.model_files import load
+from ..files import tables
+from ..files.model_files import load
 from ..models.layered import as_model
 from ..models.model import MRF
-from ..sampling.base import BASES, QUENCHES, data_base
-from ..sampling.options import DEFAULTS, RunOptions, notes
-from ..sampling.schedule import SCHEDULES, read_schedule
+from ..options import DEFAULTS, RunOptions, notes
+from ..paths.base import BASES, QUENCHES, data_base
+from ..paths.schedule import SCHEDULES, read_schedule
 
 _HELP = {  # where a flag takes something else than the Python argument
     "schedule": f"{', '.join(SCHEDULES)}, or a text file of beta from 0 to 1; adaptive, unless --steps is given.",

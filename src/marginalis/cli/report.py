@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ..checks import one_line
-from ..formats import tables
+from ..files import tables
 from ..models.factors import FactorModel
 from .common import Json, app, check_outputs, show
 from .model_file import ModelFile, takes_model

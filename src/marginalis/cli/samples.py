@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from ..answers.samples import sample as run_sample
-from ..formats import files
+from ..files import atomic
 from ..models.data import states as states_of
 from ..models.units import Gaussian
 from .common import Json, app, check_outputs, say
@@ -44,7 +44,7 @@ def sample(
     rows: Any = states_of(loaded, result.rows) if states else result.rows
     real = any(isinstance(units, Gaussian) for units in (loaded.visible_units, loaded.hidden_units))
     rows = rows if real else rows.astype(np.int8 if abs(rows).max() < 128 else np.int64)
-    files.write_whole(out, lambda file: _write(file, out.suffix.lower(), rows, "%.17g" if real else "%d"))
+    atomic.write_whole(out, lambda file: _write(file, out.suffix.lower(), rows, "%.17g" if real else "%d"))
     facts = {"samples": n, "columns": rows.shape[1], "is_exact": result.is_exact, "source": result.source}
     if as_json:
         say(json.dumps({**facts, "warnings": list(result.warnings)}, allow_nan=False))

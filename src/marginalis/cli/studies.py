@@ -34,7 +34,7 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """Re-run the experiments of the paper, beside its printed values."""
-    from ..experiments import reproduce as run
+    from ..studies import reproduce as run
 
     results = run(
         name,
@@ -70,7 +70,7 @@ def calibrate(
     as_json: Json = False,
 ) -> None:
     """Check on random models that 95 % intervals hold 95 % of the time, or warn."""
-    from ..experiments import calibration
+    from ..studies import calibration
 
     calibration.check_engine(engine)
     if repeats is not None:

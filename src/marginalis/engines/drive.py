@@ -17,13 +17,13 @@ from ..parallel.ledger import Ledger
 from ..parallel.share import share_out
 from ..parallel.tasks import Reply, machine
 from ..parallel.threads import Tick, run_jobs
-from ..sampling import loop
-from ..sampling.plan import Plan
-from ..sampling.recorder import Recorder
-from ..sampling.resample import Populations
+from ..running.checkpoint import Piece, from_bytes, run_name, to_bytes
+from ..running.session import Workers
 from . import Begun
-from .checkpoint import Piece, from_bytes, run_name, to_bytes
-from .workers import Workers
+from .plan import Plan
+from .recorder import Recorder
+from .reference import loop
+from .resample import Populations
 
 _LANES = 16  # chains that kernels like to have together
 _KEEP_EVERY = 10.0  # seconds of a run on threads that go to a checkpoint together

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ..answers import confidence
 from ..answers.bounds import Bounds
 from ..answers.estimate import Estimate, decimals
 from ..answers.exact_curve import ExactCurve
@@ -23,9 +22,10 @@ from ..answers.likelihoods import LogLikelihoods
 from ..answers.thermodynamics import Thermodynamics
 from ..display.sketch import COLOURS as COLOURS
 from ..display.words import method_name
-from ..formats.files import write_whole
+from ..files.atomic import write_whole
 from ..models.model import MRF
 from ..models.units import Array
+from ..statistics import confidence
 from . import pictures
 from .numbers import bins_of, running_means, span_of, tail_density
 from .panels import figure as figure

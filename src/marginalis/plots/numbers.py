@@ -7,8 +7,8 @@ import math
 import numpy as np
 from scipy.special import boxcox, expit
 
-from ..answers import confidence
 from ..checks import Array
+from ..statistics import confidence
 
 
 def tail_density(tail: confidence.Tail) -> tuple[Array, Array]:

@@ -14,19 +14,19 @@ from ..answers.estimate import Estimate
 from ..answers.estimating import estimate
 from ..answers.exact_curve import ExactCurve, exact_curve
 from ..answers.likelihood import LogLikelihood, log_likelihood
-from ..answers.paths import is_left_to_us
 from ..answers.record import decimals, finite
 from ..answers.thermodynamics import Thermodynamics, thermodynamics
 from ..checks import real_number, shown
 from ..display.card import Displayed
 from ..display.words import method_name
 from ..exact import ExactLogZ, ModelTooLarge, exact_log_z
-from ..formats.files import check_writable, write_whole
+from ..files.atomic import check_writable, write_whole
 from ..models.factors import FactorModel
 from ..models.layered import as_model
 from ..models.model import MRF
 from ..models.units import Gaussian
-from ..sampling.options import RunOptions, filled_in, plan_options, takes_options
+from ..options import RunOptions, filled_in, plan_options, takes_options
+from ..planning.choose import is_left_to_us
 from .content import page_of
 
 _TEMPERATURES = 25  # at which the heat capacity is computed

@@ -8,9 +8,9 @@ from functools import cache, partial
 from typing import Any
 
 from ...parallel.threads import interruptible
-from ...sampling.plan import Plan
 from ...simd.vector import LANES
 from .. import Begun
+from ..plan import Plan
 from .graph_population import GraphPopulation
 from .graph_population import prepare as prepare_graph
 from .lattice_population import LatticePopulation, prepare_lattice, serves_words

@@ -9,14 +9,14 @@ import scipy.sparse as sp
 
 from ...checks import Array
 from ...models.units import Categorical, Gaussian, Units
+from ...paths.spins import SignedPath, signed_path
 from ...random import HIDDEN, VISIBLE
-from ...sampling.loop import Path, never_one
-from ...sampling.plan import Plan
-from ...sampling.signed import SignedPath, signed_path
 from ...simd.draws import TILE
 from ...simd.functions import HAS_AVX512
 from ...simd.lookup import SPINS
 from ...simd.vector import LANES, aligned
+from ..plan import Plan
+from ..reference.loop import Path, never_one
 from .graph_kernel import anneal_graph
 from .packing import pack, pack_lists, pack_tables
 from .population import Population, Prepared

@@ -14,11 +14,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...checks import Array
-from ...sampling.plan import Plan
-from ...sampling.signed import signed_path
+from ...paths.spins import signed_path
 from ...simd.draws import TILE
 from ...simd.vector import LANES, aligned
 from ..few_fields import gains, thresholds, whole_gains
+from ..plan import Plan
 from .lattice_kernel import MOST
 
 CHUNK = 512  # steps that tables are made for at a time

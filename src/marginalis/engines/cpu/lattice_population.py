@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...checks import Array
+from ...paths.spins import signed_path
 from ...random import HIDDEN, VISIBLE
-from ...sampling.plan import Plan
-from ...sampling.settle import is_lattice
-from ...sampling.signed import signed_path
 from ...simd.draws import TILE
 from ...simd.functions import HAS_AVX512
+from ..placement import is_lattice
+from ..plan import Plan
 from .lattice import CHUNK, Neighbours, TableMaker, draw_tables, lay_out
 from .lattice_kernel import anneal_lattice
 from .population import Population, Prepared

@@ -10,11 +10,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ...checks import Array
+from ...paths.spins import signed_path
 from ...random import HIDDEN, PLANES, VISIBLE
-from ...sampling.plan import Plan
-from ...sampling.signed import signed_path
 from ...simd.vector import LANES, aligned
 from ..few_fields import gains, in_products, thresholds
+from ..plan import Plan
 from .lattice import CHUNK
 from .lattice_population import LatticePopulation
 from .planes_kernel import DIGITS, TOGETHER, anneal_planes

@@ -9,13 +9,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ...checks import Array
+from ...paths.spins import signed_path
 from ...random import HIDDEN, VISIBLE
-from ...sampling.plan import Plan
-from ...sampling.signed import signed_path
 from ...simd.draws import TILE
 from ...simd.functions import HAS_AVX512
 from ...simd.lookup import SPINS
 from ...simd.vector import LANES, aligned
+from ..plan import Plan
 from .anneal_kernel import anneal_blocks
 from .packing import is_band, pack, pack_flips, pack_tables
 

@@ -8,8 +8,8 @@ from types import ModuleType
 from weakref import WeakSet
 
 from ...gpu.device import open_device
-from ...sampling.plan import Plan
 from .. import Begun
+from ..plan import Plan
 from . import general, large, lattice, sites, small
 from .population import OnDevice
 

@@ -1,6 +1,6 @@
 // Any graph, any kind of unit, a base with or without couplings or a mixture: a thread for each chain.
 //
-// The arithmetic is that of `sampling/loop.py`. All states are one array, [unit][chain], the sampled units first, in
+// The arithmetic is that of `engines/reference/loop.py`. All states are one array, [unit][chain], the sampled units first, in
 // the order of the sweep, then the summed-out ones. Where all units are spins (SPINS), 32 chains share a word.
 // KIND_V and KIND_H: 0 spins, 1 Gaussians, 2 categorical variables, as one-hot features. Units other than these come in
 // fours; those beyond the last have no fields, couplings or variance.

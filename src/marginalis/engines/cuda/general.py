@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from ...checks import Array
 from ...gpu.device import Device
 from ...models.units import Categorical, Gaussian, Units
-from ...sampling.loop import Path as Reference
-from ...sampling.plan import Plan
-from ...sampling.signed import SignedPath, signed_path
+from ...paths.spins import SignedPath, signed_path
+from ..plan import Plan
+from ..reference.loop import Path as Reference
 from .population import OnDevice, Prepared, prepared, real_type, rows_of, words_of
 
 SOURCE = Path(__file__).with_name("general.cu")

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ...checks import Array
 from ...gpu.device import Device
-from ...sampling.plan import Plan
-from ...sampling.signed import signed_path
+from ...paths.spins import signed_path
+from ..plan import Plan
 from . import resident
 from .population import OnDevice, Prepared, prepared
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from ...checks import Array
 from ...gpu.device import Device
+from ...paths.spins import signed_path
 from ...random import PLANES
-from ...sampling.plan import Plan
-from ...sampling.settle import MOST_NEIGHBOURS, has_one_coupling
-from ...sampling.signed import signed_path
 from ..few_fields import gains, in_products, thresholds, whole_gains
+from ..placement import MOST_NEIGHBOURS, has_one_coupling
+from ..plan import Plan
 from .population import OnDevice, Prepared, prepared, rows_of, words_of
 
 SOURCE = Path(__file__).with_name("lattice.cu")

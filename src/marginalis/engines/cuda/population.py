@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...checks import Array
 from ...gpu.device import Device
 from ...random import HIDDEN, KEY_STEPS, MASK, VISIBLE
-from ...sampling.plan import Plan
+from ..plan import Plan
 
 _LAUNCH_SECONDS = 0.1  # so that an interrupt is prompt
 _STEP_SECONDS = 1e-6  # of one step, however few the chains

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ...gpu.device import Device
-from ...sampling.plan import Plan
-from ...sampling.signed import signed_path
+from ...paths.spins import signed_path
+from ..plan import Plan
 from . import lattice
 from .population import Prepared, prepared, real_type, weight_grid
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ...checks import Array
 from ...gpu.device import Device
-from ...sampling.plan import Plan
-from ...sampling.signed import SignedPath, signed_path
+from ...paths.spins import SignedPath, signed_path
+from ..plan import Plan
 from .population import OnDevice, Prepared, prepared, real_type, weight_grid
 
 SOURCE = Path(__file__).with_name("small.cu")

@@ -1,0 +1,205 @@
+"""ln Z of every model of a sequence, a training run say, from one population of chains carried through all of them.
+
+The chains are annealed to the first model and go on from each to the next; their weights so far estimate Z_t/Z_0
+without bias at every model. Pilots say how many steps lie between two neighbours. Populations are resampled on the way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+
+from ..checks import Array
+from ..display import sketch
+from ..engines import drive
+from ..engines.plan import Plan, make_plan
+from ..engines.recorder import Recorder, the_states
+from ..models.arrange import shared_split
+from ..models.layered import as_model
+from ..models.model import MRF
+from ..options import PlanOptions, RunOptions, filled_in, plan_options, takes_options
+from ..paths.base import coupled_base
+from ..planning.pilots import plan_with_pilots
+from ..random import PILOT, SEQUENCE, stream
+from ..running.session import Workers, at_work
+from ..statistics import confidence
+from .curve import LogZRows
+from .record import Answer, Record, decimals, finite, plain_name
+
+_NOT_HERE = ("summed", "schedule")
+_PILOT_CHAINS, _PILOT_STEPS, _FIRST_STEPS = 64, 4, 32
+_VARIANCE = 0.05  # of ln w between two neighbours that the steps are chosen for
+_FEWEST, _MOST = 2, 1000  # steps between two neighbours
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Along(LogZRows, Answer):
+    """ln Z of every model of a sequence, with errors; neighbours err together, so that differences are surer."""
+
+    log_weights: Array  # [model, population]; Z_0 left out
+    log_z0: float
+    record: Record
+    models: tuple[MRF, ...]
+    names: tuple[Any, ...]  # of the models: their numbers, or those of the updates that they come from
+    _is_table = True
+
+    def __len__(self) -> int:
+        """Return the number of models."""
+        return len(self.models)
+
+    def __getitem__(self, t: int) -> OneOfThem:
+        """Return ln Z of model t, as `log_likelihood` takes it."""
+        low, high = map(float, self.intervals[t])
+        return OneOfThem(float(self.log_z[t]), (-high, -low), confidence.warnings_of(self.log_weights[t]))
+
+    @cached_property
+    def differences(self) -> tuple[Array, Array]:
+        """ln Z of every model less that of the one before, and the standard errors, from the same populations."""
+        relative = np.exp(self.log_weights - self.log_weights.max(axis=1, keepdims=True))
+        influence = relative / relative.sum(axis=1, keepdims=True)
+        n = influence.shape[1]
+        errors = np.sqrt(n / (n - 1.0) * (np.diff(influence, axis=0) ** 2).sum(axis=1))
+        return np.diff(self.log_z), errors
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What is doubtful, in words."""
+        doubtful = [name for name, x in zip(self.names, self.log_weights, strict=True) if confidence.warnings_of(x)]
+        if not doubtful:
+            return ()
+        return (f"the weights are too uneven for trusted errors at {len(doubtful)} models, the first: {doubtful[0]}",)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as plain data."""
+        rows = [
+            {
+                "model": plain_name(name),
+                "log_z": float(z),
+                "stderr": finite(float(e)),
+                "interval": [finite(float(x)) for x in interval],
+            }
+            for name, z, e, interval in zip(self.names, self.log_z, self.stderr, self.intervals, strict=True)
+        ]
+        return {"rows": rows, **self.record.to_dict(), "warnings": list(self.warnings)}
+
+    def __str__(self) -> str:
+        lines = [f"{'model':>10} {'ln Z':>24}"]
+        for name, z, e in zip(self.names, self.log_z, self.stderr, strict=True):
+            digits = decimals(float(e))
+            lines.append(f"{name!s:>10} {f'{z:.{digits}f} ± {e:.{digits}f}':>24}")
+        return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
+
+    def _headline(self) -> str:
+        return f"ln Z of {len(self.log_weights)} models   ({self.chains} chains, {self.seconds:.2f} s)"
+
+    def _sketch(self) -> str:
+        return sketch.line(np.arange(float(len(self.log_z))), self.log_z, 2.0 * self.stderr, "ln Z of every model")
+
+
+class OneOfThem(NamedTuple):
+    """ln Z of one model of a sequence."""
+
+    log_z: float
+    interval: tuple[float, float]  # of F
+    warnings: tuple[str, ...]
+
+
+@takes_options(leave_out=_NOT_HERE)
+def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOptions]) -> Along:
+    """Return ln Z of every model of a sequence of models of the same variables, from one run.
+
+    The models come in a list, or by name, as `load_updates` has them. `log_likelihood` takes the answer.
+
+    `steps` are those to the first model; they are chosen by a pilot if they are not given, as those between two
+    neighbours always are. The chains are resampled in populations unless `resample=False`.
+    """
+    if not isinstance(models, list | tuple | Mapping) or not models:
+        raise ValueError("models must be a list of at least one model, or a mapping from names to models")
+    named = models if isinstance(models, Mapping) else dict(enumerate(models))
+    chosen = filled_in(options, leave_out=_NOT_HERE)
+    given = plan_options(chosen)
+    if given["resample"] is None:
+        given["resample"] = True
+    begin = time.perf_counter()
+    own = [as_model(model, f"models[{name!r}]") for name, model in named.items()]
+    sequence = _on_one_split(own)
+    with at_work(chosen, "along", *sequence) as (workers, tick):
+        to_first = given.copy()
+        if given["steps"] is None:
+            to_first["steps"], to_first["schedule"] = _steps_to(sequence[0], given, workers), "adaptive"
+        first = plan_with_pilots(sequence[0], workers, keep_whole=True, **to_first)
+        steps = _pilot_steps(sequence, first, given, workers)
+        gaps = enumerate(zip(sequence, sequence[1:], steps, strict=False), start=1)
+        plans = [first, *(_between(a, b, k, first, given, t) for t, (a, b, k) in gaps)]
+        rows, states, weights = [], None, None
+        for t, plan in enumerate(plans):
+            log_weights, states, weights = _carry(replace(plan, start=states, start_log_weights=weights), workers)
+            rows.append(log_weights)
+            tick((t + 1) / len(plans))
+    total = replace(first, betas=np.zeros(1 + sum(plan.steps for plan in plans)))
+    record = Record.of(total, time.perf_counter() - begin, workers.names)
+    return Along(np.array(rows), first.log_z0, record, tuple(own), tuple(named))
+
+
+def _on_one_split(models: list[MRF]) -> list[MRF]:
+    """Return the models with the same variables summed out."""
+    result = models[:1]
+    for t, model in enumerate(models[1:], start=1):
+        first, same = shared_split(result[0], model)
+        if first is not result[0]:
+            raise ValueError(f"models[{t}] has other couplings than the first: they must share one graph")
+        result.append(same)
+    return result
+
+
+def _between(a: MRF, b: MRF, steps: int, first: Plan, given: PlanOptions, t: int) -> Plan:
+    """Return the plan from model t − 1 to model t: method and chains of the first run, uniforms of its own."""
+    options = given.copy()
+    options["base"], options["steps"] = coupled_base(a, b), steps
+    plan = make_plan(b, keep_whole=True, **options)
+    seed = stream(first.seed, SEQUENCE + t)
+    return replace(plan, method=first.method, seed=seed, chains=first.chains, mixture=None, base_name="model")
+
+
+def _carry(plan: Plan, workers: Workers) -> tuple[Array, Array, Array]:
+    """Run a plan; return the log-weights of its populations, and the states and log-weights of its chains."""
+    recorder = Recorder([plan.steps], plan.chains, the_states, len(plan.oriented()[0].visible_bias))
+    log_weights = drive.run(plan, workers, lambda fraction: None, recorder)
+    return log_weights, recorder.values[0], recorder.log_weights[0] + plan.remainder.log_ratio
+
+
+def _steps_to(model: MRF, given: PlanOptions, workers: Workers) -> int:
+    """Return how many steps to take to the first model, from what a few chains see of the way."""
+    options = given.copy()
+    options["steps"] = _FIRST_STEPS
+    log_weights, _ = _pilot(make_plan(model, keep_whole=True, **options), None, workers)
+    return max(_FIRST_STEPS, _enough(log_weights, _FIRST_STEPS))
+
+
+def _pilot(plan: Plan, states: Array | None, workers: Workers) -> tuple[Array, Array]:
+    """Run a few chains of a plan from a stream of their own; return their log-weights and states."""
+    seed = stream(plan.seed, PILOT)
+    few = replace(plan, chains=_PILOT_CHAINS, first_chain=0, seed=seed, resample=0.0, populations=0, start=states)
+    return _carry(few, workers.for_pilot(few))[:2]
+
+
+def _enough(log_weights: Array, steps: int) -> int:
+    """Return the steps that bring the variance of ln w, which goes with one over them, down to what is wanted."""
+    return int(np.clip(np.ceil(float(log_weights.var()) * steps / _VARIANCE), _FEWEST, _MOST))
+
+
+def _pilot_steps(sequence: list[MRF], first: Plan, given: PlanOptions, workers: Workers) -> list[int]:
+    """Return how many steps to take between neighbours, from what a few chains see of each gap."""
+    steps: list[int] = []
+    states = None
+    for t, model in enumerate(sequence):
+        plan = first if t == 0 else _between(sequence[t - 1], model, _PILOT_STEPS, first, given, t)
+        log_weights, states = _pilot(plan, states, workers)
+        if t:
+            steps.append(_enough(log_weights, _PILOT_STEPS))
+    return steps

@@ -1,0 +1,260 @@
+"""Model files: ``.npz`` archives of plain arrays, read without pickles and with size checks."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..checks import a_kind, csr_fits, reading, shown
+from ..models.forms import Grid, Layers, Split
+from ..models.model import MRF
+from ..models.units import Gaussian, parse_units
+from .archive import Header, read_arrays
+from .atomic import write_whole
+
+VERSIONS = 1, 2  # the second has couplings among the visible variables, or labels
+_SPARSE = ("weights_data", "weights_indices", "weights_indptr", "weights_shape")
+_BIASES = ("visible_bias", "hidden_bias")
+_LATERAL = ("lateral_data", "lateral_indices", "lateral_indptr")
+_WORDS = ("visible_units", "hidden_units", "labels")
+_PRECISIONS = ("visible_precision", "hidden_precision")
+_CALLERS = (
+    "split_visible",
+    "split_hidden",
+    "grid_shape",
+    "grid_periodic",
+    "layer_sizes",
+    "grid_triangular",
+)  # beyond the contract
+_NUMBERS = (
+    *("weights", "visible_bias", "hidden_bias", "temperature", "offset", "version"),
+    *_SPARSE,
+    *_LATERAL,
+    "lateral",
+    *_PRECISIONS,
+    *_CALLERS,
+)
+
+
+def save(model: MRF, path: str | Path) -> None:
+    """Write a model file; the path holds either the whole file or what it held before."""
+    if not isinstance(model, MRF):
+        raise ValueError(f"model is {a_kind(model)}; it must be an MRF")
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"path is {shown(path)}; it must name a file")
+    arrays: dict[str, Any] = {
+        "version": VERSIONS[0],
+        "visible_bias": model.visible_bias,
+        "hidden_bias": model.hidden_bias,
+        "visible_units": model.visible_units.name,
+        "hidden_units": model.hidden_units.name,
+        "temperature": model.temperature,
+        "offset": model.offset,
+        "split_visible": model.split.visible,
+        "split_hidden": model.split.hidden,
+    }
+    for key, units in zip(_PRECISIONS, (model.visible_units, model.hidden_units), strict=True):
+        if isinstance(units, Gaussian):
+            arrays[key] = units.gamma
+    if isinstance(model.layout, Grid):
+        arrays |= {"grid_shape": model.layout.shape, "grid_periodic": model.layout.periodic}
+        if model.layout.triangular:
+            arrays["grid_triangular"] = [True]
+    elif isinstance(model.layout, Layers):
+        arrays["layer_sizes"] = model.layout.sizes
+    w = model.weights
+    if sp.issparse(w):
+        arrays.update(zip(_SPARSE, (w.data, w.indices, w.indptr, w.shape), strict=True))
+    else:
+        arrays["weights"] = w
+    if model.lateral is not None:
+        inside = model.lateral
+        sparse = zip(_LATERAL, (inside.data, inside.indices, inside.indptr), strict=True) if sp.issparse(inside) else ()
+        arrays |= {"version": VERSIONS[1], **(dict(sparse) or {"lateral": inside})}
+    if not isinstance(model.labels, range):
+        arrays |= {"version": VERSIONS[1], "labels": _labels_as_text(model.labels)}
+    write_whole(path, lambda file: np.savez(file, **arrays))
+
+
+def load(path: str | Path) -> MRF:
+    """Read a model file. Raises a ValueError that says what is wrong with it."""
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"path is {shown(path)}; it must name a model file")
+    with reading("model file", path):
+        arrays = read_arrays(path, _NUMBERS, _WORDS, _check_shapes)
+        version = _scalar(arrays, "version", VERSIONS[0])
+        if version not in VERSIONS:
+            raise ValueError(f"has format version {version:g}; this package reads versions 1 and 2")
+        weights = _read_weights(arrays)
+        biases = arrays["visible_bias"], arrays["hidden_bias"]
+        words = [str(arrays.get(f"{side}_units", "spin")) for side in ("visible", "hidden")]
+        visible, hidden = (
+            parse_units(
+                word, np.size(b), arrays.get(f"{side}_precision") if word == "gaussian" else None, f"{side}_units"
+            )
+            for word, side, b in zip(words, ("visible", "hidden"), biases, strict=True)
+        )
+        return MRF(
+            weights,
+            *biases,
+            visible,
+            hidden,
+            _scalar(arrays, "temperature", 1.0),
+            _scalar(arrays, "offset", 0.0),
+            _read_split(arrays),  # type: ignore[arg-type]
+            _read_layout(arrays),
+            lateral=_read_lateral(arrays),
+            labels=_read_labels(arrays),
+        )
+
+
+def _check_shapes(headers: dict[str, Header]) -> None:
+    """Compare the shapes that the headers claim with each other."""
+    sparse = [key for key in _SPARSE if key in headers]
+    if "weights" in headers and sparse:
+        raise ValueError(f"holds both 'weights' and {sparse[0]!r}")
+    needed = _SPARSE if sparse else ("weights",)
+    for key in (*needed, *_BIASES):
+        if key not in headers:
+            other = "weights" if sparse else f"{', '.join(_SPARSE)} of a sparse matrix"
+            raise ValueError(
+                f"lacks the key {key!r}; a model has {', '.join(needed)} (or {other}), {', '.join(_BIASES)}"
+            )
+    shape = {key: header.shape for key, header in headers.items()}
+    for key in ("visible_bias", "hidden_bias"):
+        if len(shape[key]) != 1:
+            raise ValueError(f"{key} has {len(shape[key])} dimensions; it must have 1")
+    (rows,), (columns,) = shape["visible_bias"], shape["hidden_bias"]
+    if sparse:
+        entries = shape["weights_data"]
+        wanted = (entries, entries, (rows + 1,), (2,))
+        if len(entries) != 1 or any(shape[key] != x for key, x in zip(_SPARSE, wanted, strict=True)):
+            raise ValueError("the arrays of the sparse weights do not fit together, or not the biases")
+    elif len(shape["weights"]) != 2:
+        raise ValueError(f"weights has {len(shape['weights'])} dimensions; it must have 2")
+    else:
+        for key, n, length, what in (
+            ("visible_bias", rows, shape["weights"][0], "rows"),
+            ("hidden_bias", columns, shape["weights"][1], "columns"),
+        ):
+            if n != length:
+                raise ValueError(f"{key} has length {n}, but weights has {length} {what}")
+    for key in ("temperature", "offset", "version"):
+        if key in headers and headers[key].size != 1:
+            raise ValueError(f"key {key!r} must hold one number")
+    inside = [key for key in _LATERAL if key in headers]
+    if "lateral" in headers and (inside or shape["lateral"] != (rows, rows)):
+        raise ValueError(f"lateral has shape {shape['lateral']}; the visible biases want {(rows, rows)}, given once")
+    if inside and (
+        len(inside) < 3
+        or len(shape["lateral_data"]) != 1
+        or shape["lateral_indices"] != shape["lateral_data"]
+        or shape["lateral_indptr"] != (rows + 1,)
+    ):
+        raise ValueError("the arrays of the lateral couplings do not fit together, or not the biases")
+    if "labels" in headers and (headers["labels"].size != 1 or headers["labels"].bytes > 4096 * (rows + columns + 1)):
+        raise ValueError("key 'labels' must hold one text, a JSON list")
+    for key, n in (*zip(_PRECISIONS, (rows, columns), strict=True), *zip(_WORDS[:2], (rows, columns), strict=True)):
+        if key in _PRECISIONS and key in headers and headers[key].size > max(1, n):
+            raise ValueError(f"{key}: there are {headers[key].size} precisions for {n} variables")
+        if key in _WORDS[:2] and key in headers and (headers[key].size != 1 or headers[key].bytes > 4096 + 64 * n):
+            raise ValueError(f"key {key!r} must hold one word")
+    for key, n in zip(_CALLERS, (rows, columns, 64, 64, rows + columns, 1), strict=True):
+        if key in headers and (len(shape[key]) != 1 or headers[key].size > n):
+            raise ValueError(f"key {key!r} must list at most {n} numbers")
+
+
+def _read_weights(arrays: dict[str, Any]) -> Any:
+    if "weights" in arrays:
+        return arrays["weights"]
+    data, indices, indptr, shape = (arrays[key] for key in _SPARSE)
+    if shape.dtype.kind not in "iu":
+        raise ValueError("weights_shape must be integers")
+    return _csr("weights", data, indices, indptr, (int(shape[0]), int(shape[1])))
+
+
+def _read_lateral(arrays: dict[str, Any]) -> Any:
+    if "lateral_data" not in arrays:
+        return arrays.get("lateral")
+    rows = len(arrays["visible_bias"])
+    data, indices, indptr = (arrays[key] for key in _LATERAL)
+    return _csr("lateral", data, indices, indptr, (rows, rows))
+
+
+def _csr(name: str, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
+    if any(x.dtype.kind not in "iu" for x in (indices, indptr)):
+        raise ValueError(f"{name}_indices and {name}_indptr must be integers")
+    if not csr_fits(len(data), indices, indptr, shape):  # before SciPy, which would trust them
+        raise ValueError(f"the arrays of the sparse {name} do not fit together")
+    with np.errstate(all="ignore"):
+        return sp.csr_array((data.astype(np.float64), indices, indptr), shape=shape)
+
+
+def _labels_as_text(labels: Sequence[Any]) -> str:
+    """Return labels as JSON; tuples, which networkx likes, are lists there."""
+    try:
+        text = json.dumps(list(labels), default=_plain, allow_nan=False)
+        if _from_json(json.loads(text)) != tuple(labels):
+            raise ValueError
+    except (TypeError, ValueError, RecursionError):
+        raise ValueError("labels must be numbers, texts or tuples of them to be written to a file") from None
+    return text
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError
+
+
+def _read_labels(arrays: dict[str, Any]) -> Any:
+    if "labels" not in arrays:
+        return None
+    try:
+        labels = _from_json(json.loads(str(arrays["labels"])))
+        hash(labels)
+    except (ValueError, TypeError, RecursionError):
+        raise ValueError("key 'labels' is not a JSON list of numbers and texts") from None
+    if not isinstance(labels, tuple):
+        raise ValueError("key 'labels' is not a JSON list")
+    return labels
+
+
+def _from_json(value: Any) -> Any:
+    return tuple(map(_from_json, value)) if isinstance(value, list) else value
+
+
+def _read_split(arrays: dict[str, Any]) -> Split | None:
+    given = {"split_visible", "split_hidden"} & set(arrays)
+    if len(given) == 1:
+        raise ValueError(f"holds the key {given.pop()!r} without its counterpart")
+    if not given:
+        return None
+    sides = arrays["split_visible"], arrays["split_hidden"]
+    if any(side.dtype.kind not in "iu" or side.ndim != 1 for side in sides):
+        raise ValueError("split_visible and split_hidden must list whole numbers")
+    return Split(*(side.astype(np.int64) for side in sides))
+
+
+def _read_layout(arrays: dict[str, Any]) -> Grid | Layers | None:
+    for key in _CALLERS[2:]:
+        if key in arrays and arrays[key].dtype.kind not in "iub":
+            raise ValueError(f"key {key!r} must hold whole numbers")
+    numbers = {key: tuple(int(x) for x in np.ravel(arrays[key])) for key in _CALLERS[2:] if key in arrays}
+    if "grid_shape" in numbers and "grid_periodic" in numbers:
+        triangular = any(numbers.get("grid_triangular", ()))
+        return Grid(numbers["grid_shape"], tuple(bool(x) for x in numbers["grid_periodic"]), triangular)
+    return Layers(numbers["layer_sizes"]) if "layer_sizes" in numbers else None
+
+
+def _scalar(arrays: dict[str, Any], key: str, default: float) -> float:
+    value = arrays.get(key, default)
+    if np.size(value) != 1:
+        raise ValueError(f"key {key!r} must hold one number")
+    return float(np.reshape(value, -1)[0])

@@ -1,0 +1,227 @@
+"""The options of a run: listed, typed, explained and given their defaults here, for every door that takes them.
+
+A function that takes them says ``**options: Unpack[RunOptions]`` and wears `takes_options`, which gives it the full
+signature and the explanations; the command line makes its flags from the same list.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import secrets
+import textwrap
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_args, get_type_hints
+
+from numpy.typing import ArrayLike
+
+from .checks import one_of
+from .models.model import MRF
+from .parallel.threads import THREADS
+from .paths.base import Base
+
+Method = Literal["mais", "mais-v", "mais-h", "ais"]
+Transition = Literal["gibbs", "metropolis"]
+Precision = Literal["single", "double"]
+Draws = Literal["words", "planes"]
+Engine = Literal["auto", "numpy", "numba", "cuda"]
+
+METHODS: tuple[str, ...] = get_args(Method)
+TRANSITIONS: tuple[str, ...] = get_args(Transition)
+PRECISIONS: tuple[str, ...] = get_args(Precision)
+DRAWS: tuple[str, ...] = get_args(Draws)
+ENGINES: tuple[str, ...] = get_args(Engine)
+ENGINE = "MARGINALIS_ENGINE"  # the environment variable
+WARN = "MARGINALIS_WARN"  # the environment variable
+DEFAULT_STEPS = 1000
+DEFAULT_CHAINS = 1000
+
+
+class PlanOptions(TypedDict, total=False):
+    """What decides the weights; see each entry's note."""
+
+    method: Annotated[
+        Method,
+        "'mais' sums out the larger side of a bipartite graph, or a large independent set of any other; 'mais-v' "
+        "samples v and sums h out, 'mais-h' the reverse; 'ais' samples all variables",
+    ]
+    steps: Annotated[int | None, f"annealing steps K; {DEFAULT_STEPS} by default"]
+    chains: Annotated[int | None, f"independent chains N; {DEFAULT_CHAINS} by default"]
+    transition: Annotated[
+        Transition,
+        "'gibbs' draws block after block; 'metropolis' adds sweeps of single flips of the summed-out side (Roussel et "
+        "al. 2021; spins and binaries on bipartite graphs)",
+    ]
+    sweeps: Annotated[int, "sweeps of the metropolis transition"]
+    schedule: Annotated[
+        str | ArrayLike | None,
+        "'linear', the paper's; 'adaptive', fitted by short pilot runs; or increasing β from 0 to 1. Adaptive by "
+        "default, linear if steps are given",
+    ]
+    base: Annotated[
+        str | Base | MRF | Sequence[ArrayLike] | None,
+        "where the path starts: 'uniform', the default if steps or a schedule is given, else a second opinion; "
+        "'biases', the model's own fields without couplings; 'mean-field'; 'quenches', a mixture fitted to short runs; "
+        "what `data_base` makes of data; a pair (visible fields, hidden fields); or a model of the same variables that "
+        "can be summed exactly",
+    ]
+    summed: Annotated[
+        Sequence[Any] | None, "labels of the variables to sum out, no two of them coupled; chosen by default"
+    ]
+    resample: Annotated[
+        bool | float | None,
+        "let chains of a population that weigh little make room for copies of those that weigh much, whenever the "
+        "effective number falls below half of them (True) or another share; off by default",
+    ]
+    populations: Annotated[int, "independent populations that resampling cuts the chains into"]
+    seed: Annotated[int | None, "seed of the random numbers; None draws a fresh one, which the answer reports"]
+    first_chain: Annotated[int, "number of the first chain: chains run apart and joined are those of one run"]
+    precision: Annotated[
+        Precision,
+        "'single': float32 states and fields, float64 weights, or double where that would show; 'double': all float64",
+    ]
+    draws: Annotated[
+        Draws,
+        "which random numbers units are drawn by: 'words', 32 bits of their own each; or 'planes', another stream, as "
+        "random, by which lattices are faster",
+    ]
+    engine: Annotated[
+        Engine,
+        "'numba' (the fast kernels), 'numpy' (the readable reference), 'cuda' (a GPU), or 'auto': what the environment "
+        f"variable {ENGINE} says, or the fast kernels where they apply",
+    ]
+    device: Annotated[
+        int | str | Sequence[int] | None,
+        "number of the GPU that engine 'cuda' runs on, or several, as in 0,1, which share the chains; the first by "
+        "default. Does not change the result",
+    ]
+
+
+class RunOptions(PlanOptions, total=False):
+    """All options of a run: what decides the weights, and how they are got."""
+
+    threads: Annotated[
+        int | None,
+        f"threads; what the environment variable {THREADS} says by default, or all cores that this process may use. "
+        "Does not change the result",
+    ]
+    pool: Annotated[
+        Any,
+        "who runs the chains: a number of processes here, an executor (or anything with submit or map), a Dask client, "
+        "'dask:' and the address of a scheduler, or 'dask-local'; threads of this process by default. threads are then "
+        "those of each task. Does not change the result",
+    ]
+    checkpoint: Annotated[
+        str | os.PathLike[str] | None,
+        "file that keeps finished chains: the same call goes on from it after any stop, on any number of workers",
+    ]
+    progress: Annotated[
+        bool | Callable[[float], None],
+        "True for a bar on stderr (on a terminal, after a second), or a function that hears the fraction done",
+    ]
+
+
+DEFAULTS: RunOptions = {
+    "method": "mais",
+    "steps": None,
+    "chains": None,
+    "transition": "gibbs",
+    "sweeps": 1,
+    "schedule": None,
+    "base": None,
+    "summed": None,
+    "resample": None,
+    "populations": 20,
+    "seed": 0,
+    "first_chain": 0,
+    "precision": "single",
+    "draws": "words",
+    "engine": "auto",
+    "device": None,
+    "threads": None,
+    "pool": None,
+    "checkpoint": None,
+    "progress": False,
+}
+
+
+NOT_OF_A_PLAN = tuple(name for name in DEFAULTS if name not in PlanOptions.__annotations__)
+
+
+class UnknownOption(TypeError, ValueError):
+    """An option that a function does not have: a TypeError to Python, bad input to the command line."""
+
+
+Door = TypeVar("Door", bound=Callable[..., Any])
+
+
+def notes() -> dict[str, str]:
+    """Return the note of every option."""
+    hints = get_type_hints(RunOptions, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items()}
+
+
+_told: set[str] = set()  # by Python warnings
+
+
+def tells(door: Door) -> Door:
+    """Let the warnings of an answer be Python warnings as well, each text once, where `WARN` is set to 1."""
+
+    @functools.wraps(door)
+    def answering(*args: Any, **given: Any) -> Any:
+        answer = door(*args, **given)
+        if os.environ.get(WARN, "").strip() not in ("", "0"):
+            for text in answer.warnings:
+                if text not in _told:
+                    _told.add(text)
+                    warnings.warn(text, stacklevel=2)
+        return answer
+
+    return answering  # type: ignore[return-value]
+
+
+def takes_options(*names: str, leave_out: Sequence[str] = ()) -> Callable[[Door], Door]:
+    """Give a function with ``**options`` the signature and the explanations of the named options, or of all."""
+    chosen = [name for name in names or DEFAULTS if name not in leave_out]
+
+    def dress(undressed: Door) -> Door:
+        signature = inspect.signature(undressed)
+        door = tells(undressed)
+        hints = get_type_hints(RunOptions)
+        own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        listed = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=DEFAULTS[name], annotation=hints[name])  # type: ignore[literal-required]
+            for name in chosen
+        ]
+        door.__signature__ = signature.replace(parameters=own + listed)  # type: ignore[attr-defined]
+        explained = "\n".join(
+            f"{name}\n{textwrap.fill(text, 100, initial_indent='    ', subsequent_indent='    ')}"
+            for name, text in notes().items()
+            if name in chosen
+        )
+        door.__doc__ = inspect.cleandoc(door.__doc__ or "") + "\n\nRun options\n-----------\n" + explained + "\n"
+        return door
+
+    return dress
+
+
+def filled_in(options: Mapping[str, Any], leave_out: Sequence[str] = ()) -> RunOptions:
+    """Return the options with defaults for those left out; a seed of None becomes a fresh one, here and only once."""
+    unknown = [name for name in options if name not in DEFAULTS or name in leave_out]
+    if unknown:
+        raise UnknownOption(f"there is no option {unknown[0]!r} here")
+    chosen: dict[str, Any] = {**DEFAULTS, **options}
+    if chosen["seed"] is None:
+        chosen["seed"] = secrets.randbits(63)
+    word = os.environ.get(ENGINE, "").strip()
+    if word and isinstance(chosen["engine"], str) and chosen["engine"] == "auto":
+        one_of(word, ENGINES, ENGINE)
+        chosen["engine"] = word
+    return chosen  # type: ignore[return-value]
+
+
+def plan_options(options: RunOptions) -> PlanOptions:
+    """Return those options that decide the weights."""
+    return {name: value for name, value in options.items() if name in PlanOptions.__annotations__}  # type: ignore[return-value]

@@ -1,0 +1,78 @@
+"""The path of a plan in spins: what the fast engines lay out, each in its own way."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..checks import Array
+from ..engines.placement import signed_base
+from ..engines.plan import Plan
+from ..engines.reference.loop import less
+from ..models.forms import total
+
+
+class SignedPath(NamedTuple):
+    """Fields and couplings at β = 0, and their slopes in β, with every two-state unit as a ±1 spin.
+
+    Couplings are None where there are none. `rise` is the slope in β of the constant that the change to spins brings;
+    a visible unit is offset + scale·(±1).
+    """
+
+    base_v: Array
+    base_h: Array
+    slope_v: Array
+    slope_h: Array
+    weights: Any
+    weights0: Any
+    lateral: Any
+    lateral0: Any
+    rise: float
+    offset: float
+    scale: float
+    component_fields: Array | None  # of a mixture: the fields of each component on the sampled side,
+    component_hidden: Array | None  # on the summed-out side,
+    component_weights: Array | None  # and the exponents of all
+
+    def constants(self, betas: Array) -> Array:
+        """Return what the change to spins adds to every log-weight up to each step."""
+        return self.rise * (betas - betas[0])
+
+
+def signed_path(plan: Plan) -> SignedPath:
+    """Return the path of a plan in spins."""
+    model, base, _ = plan.oriented()
+    form = model.signed_form
+    weights0 = lateral0 = None
+    if base.is_coupled:
+        start = model.with_natural(base.weights, base.visible, base.hidden, base.lateral).signed_form
+        b0, c0, weights0, lateral0 = start.visible_bias, start.hidden_bias, start.weights, start.lateral
+        constant = form.constant - start.constant
+    else:
+        b0, c0 = signed_base(form, base)
+        constant = form.constant - form.visible[0] * total(base.visible) - form.hidden[0] * total(base.hidden)
+    fields = hidden = weights = None
+    if plan.mixture is not None:
+        offset, scale = form.visible
+        fields = scale * plan.mixture.fields
+        weights = plan.mixture.weights + offset * plan.mixture.fields.sum(axis=1)
+        if plan.mixture.hidden is not None:
+            offset, scale = form.hidden
+            hidden = scale * plan.mixture.hidden
+            weights = weights + offset * plan.mixture.hidden.sum(axis=1)
+    return SignedPath(
+        b0,
+        c0,
+        form.visible_bias - b0,
+        form.hidden_bias - c0,
+        less(form.weights, weights0),
+        weights0,
+        less(form.lateral, lateral0),
+        lateral0,
+        constant,
+        *form.visible,
+        fields,
+        hidden,
+        None if weights is None else np.asarray(weights),
+    )

@@ -1,0 +1,93 @@
+"""To this accuracy, please: which path to take to a tolerance, and whether the answer has missed something."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import Any, Unpack
+
+import numpy as np
+
+from ..answers.estimate import Estimate
+from ..checks import Array, real_number
+from ..engines.plan import make_plan, resampling
+from ..options import DEFAULT_STEPS, PlanOptions
+from ..parallel.threads import Tick
+from ..paths.base import QUENCHES, is_quenches
+from ..running.session import Workers
+from .choose import Panel, is_left_to_us
+from .quenches import quenched_mixture
+from .work import FIRST_MIXED, FIRST_STEPS, Work, chains_per_variance
+
+_OPINION_STEPS = 512  # of which a second opinion takes a part
+_FINE = 1e-4  # below this, single precision might show
+
+
+def to_tolerance(
+    model: Any,
+    tolerance: float,
+    budget: float | None,
+    workers: Workers,
+    tick: Tick,
+    rows: Array | None,
+    **options: Unpack[PlanOptions],
+) -> Estimate:
+    """Estimate F until half of its 95 % interval is at most `tolerance`, or `budget` seconds have gone.
+
+    `rows` of data hint at where the modes are. `options` are those of a plan; steps or a list of β that are
+    given stay as they are.
+    """
+    goal = real_number(tolerance, "tolerance")
+    if goal <= 0.0:
+        raise ValueError(f"tolerance is {tolerance!r}; it must be positive")
+    seconds = math.inf if budget is None else real_number(budget, "budget")
+    if seconds <= 0.0:
+        raise ValueError(f"budget is {budget!r}; it must be positive")
+    schedule = "adaptive" if options.get("schedule") is None else options["schedule"]
+    fixed = options.get("steps") is not None or not isinstance(schedule, str)
+    adaptive = isinstance(schedule, str) and schedule == "adaptive"
+    ours = is_left_to_us(options)
+    options["schedule"] = "linear" if adaptive else schedule
+    if options.get("steps") is None:
+        options["steps"] = FIRST_STEPS if isinstance(schedule, str) else DEFAULT_STEPS
+    if goal < _FINE:
+        options["precision"] = "double"
+    resample = options.get("resample")
+    options["resample"] = False
+    plan = make_plan(model, **options)
+    share = None if resample is None else resampling(resample, 1)[0]
+    panel = None
+    if ours:
+        sides = options["method"] == "mais" and options["summed"] is None
+        asked = time.perf_counter()
+        long = replace(plan, betas=np.linspace(0.0, 1.0, _OPINION_STEPS + 1))
+        panel = Panel(long, workers, sides, rows, worth=chains_per_variance(goal))
+        chosen = panel.choose()
+        plan = replace(chosen, betas=plan.betas if chosen.mixture is None else np.linspace(0.0, 1.0, FIRST_MIXED + 1))
+        seconds = max(seconds / 2.0, seconds - (time.perf_counter() - asked))
+    if is_quenches(options.get("base")):
+        mixture = quenched_mixture(plan, workers)
+        plan = plan if mixture is None else plan.rerouted(mixture=mixture, base_name=QUENCHES)
+    if adaptive:
+        plan = replace(plan, schedule="adaptive")
+    work = Work(plan, workers, goal, seconds, fixed, adaptive, share)
+    if panel is not None and panel.chosen is not None:
+        work.heed(panel.chosen)
+    result = work.carry_out(tick)
+    if panel is not None:
+        better = panel.another(result, plan) if work.left() > 0.0 else None
+        if better is not None:
+            other = replace(better, betas=plan.betas, schedule="adaptive")
+            work = Work(other, workers, goal, work.left(), fixed, adaptive, share)
+            result = work.carry_out(tick)
+        result = panel.noted(result)
+    if work.half_width(result) > goal:
+        reason = "this is as many chains as there may be"
+        if result.rounding >= goal:
+            reason = "rounding allows no less"
+        elif work.left() <= 0.0:
+            reason = f"the budget of {budget:g} s ran out"
+        note = f"{reason}: the interval is ± {work.half_width(result):.2g}, and the tolerance {goal:g}"
+        result = replace(result, notes=(*result.notes, note))
+    return result.took(time.perf_counter() - work.begin)

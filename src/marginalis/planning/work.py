@@ -1,0 +1,330 @@
+"""How an estimate comes to a tolerance: the pilots, the choice of K and N, and the final chains.
+
+Pilots with ever more steps go first, until their weights are even enough to predict from: each measures r(K),
+the relative variance of the weights, and sets the schedule of the next. N chains have the error √(r(K)/N), so the
+cheapest plan is the K that makes K·max(N_least, r(K)/error²) least, where ln(1 + r) is a power of K between two
+pilots and beyond the last (K⁻¹ where the chains keep up with the path). Where many steps leave the weights uneven, the
+chains go in populations that are resampled. Then the plan is frozen, and chains that no pilot has seen are run. Only if
+their interval comes out too wide are more added: the one place where the chains of the answer have a say in how many
+they are, which moves Z by much less than its error.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from ..answers.estimate import Estimate, run_plan
+from ..engines.plan import Plan
+from ..engines.recorder import Recorder, the_states
+from ..exact import duration
+from ..parallel.threads import Tick
+from ..random import PILOT, stream
+from ..running.session import Workers
+from ..statistics import confidence
+from .choose import Opinion
+from .pilots import refit
+from .quenches import mixture_of_rows
+
+logger = logging.getLogger("marginalis")
+
+_PILOT_CHAINS = 128
+FIRST_STEPS = 32
+FIRST_MIXED = 8  # where the path starts from a mixture,
+_MENDING_CHAINS = 4096  # that a mixture is fitted to again if its weights turn out uneven
+_MOST_MIXED = 100  # and where it is given up if the weights stay uneven
+_STEPS_RATIO = 4  # the next pilot has this many times the steps,
+_LEAST_RATIO, _MOST_RATIO = 2, 8  # or, on the plain path, what its weights seem to ask for, within these limits
+_MOST_STEPS = 1 << 24
+_MOST_RECORDED = 512  # steps of a pilot that still improves the schedule
+_EVEN_ENOUGH = 1.5  # relative variance of the weights that ends the pilots,
+_UNEVEN = 2.0  # and up to which a plan may be the cheapest
+_WHOLE = 32  # chains are counted in these: blocks of the engines, whole populations
+_LEAST_CHAINS = 256  # fewer would save little time and cost the interval its credit
+_LITTLE = 2e8  # operations that chains beyond those needed may take: stopping as the interval fits flatters it a little
+_RESAMPLED_FROM = 256  # steps that leave the weights uneven,
+_RESAMPLED_ABOVE = 2048  # times their relative variance: the chains go in populations,
+_POPULATION = 32  # so many in each,
+_LARGER_FROM = 2048  # steps that leave even those uneven:
+_LARGER = 4  # times as many in each
+_EVEN_POPULATIONS = 0.5  # their relative variance, up to which a plan may be the cheapest,
+_EVEN_PILOT = 2.0  # and that ends the pilots
+_PILOT_POPULATIONS = 8
+_LEAST_POPULATIONS = 32
+_SOME_FIRST = 3  # times fewer of them than foretold
+_PILOTS_PAY = 20  # pilots that the rest must cost for another one
+_MOST_CHAINS = 1 << 25  # a quarter of a GiB of log-weights
+_MARGIN = 0.9  # the half-width aimed at, in tolerances
+_Z95 = 1.96
+_FAR_OFF = math.sqrt(2.0)  # times the width aimed at, or twice the chains: another number of steps may be better
+_BROKEN = 4.0  # times that width, where the path starts from a mixture: a better one, or none
+_ATTEMPTS = 6
+_SHORT = 1.0  # seconds that need no announcement
+_BATCH_SECONDS = 0.5  # between looks at the clock, if there is a budget
+
+
+def _quiet(fraction: float) -> None:
+    """Hear of progress, and say nothing."""
+
+
+def chains_per_variance(goal: float) -> float:
+    """Return how many chains the goal takes for every unit of relative variance of their weights."""
+    return float(max(_MARGIN * goal / _Z95, 1e-150) ** -2)
+
+
+class Work:
+    """The pilots, the choice and the final chains of one call."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        workers: Workers,
+        goal: float,
+        seconds: float,
+        fixed: bool,
+        adaptive: bool,
+        share: float | None,
+    ) -> None:
+        self.plan, self.workers, self.goal = plan, workers, goal
+        self.seconds, self.deadline = seconds, math.inf  # the budget, and when it ends: set as it starts
+        self.fixed, self.adaptive = fixed, adaptive
+        self.may_resample = share is None
+        self.size = 1  # of a population; 1 without resampling
+        if share:
+            self.resample(share)
+        self.begin = time.perf_counter()
+        self.pilots = 0  # chains used up by pilots,
+        self.used = plan.first_chain  # and by answers
+        self.rate = math.inf  # chain·steps per second
+        self.seen: dict[int, float] = {}  # r(K)
+        self.doubted = 0  # steps that were not enough
+
+    def heed(self, opinion: Opinion) -> None:
+        """Take an opinion on this path for the first pilot."""
+        if opinion.betas is None or opinion.log_weights is None or self.size > 1:
+            return
+        self.plan = replace(self.plan, betas=opinion.betas)
+        seen = len(opinion.log_weights) * opinion.steps / opinion.seconds  # where it had not to wait for a compiler
+        self.rate = max(seen, self.plan.steps / self.plan.seconds_per_chain)
+        self.saw(opinion.steps, confidence.unevenness(opinion.log_weights))
+
+    def saw(self, steps: int, unevenness: float) -> None:
+        """Remember a pilot."""
+        self.seen[steps] = unevenness
+        logger.info("pilot: %d steps, relative variance of the weights %.2g", steps, unevenness)
+
+    def resample(self, share: float) -> None:
+        """Let the chains go in populations from now on."""
+        self.plan, self.size, self.seen = replace(self.plan, resample=share), _POPULATION, {}
+
+    @property
+    def whole(self) -> int:
+        """What chains are counted in."""
+        return max(_WHOLE, self.size)
+
+    def left(self) -> float:
+        return self.deadline - time.perf_counter()
+
+    @staticmethod
+    def half_width(result: Estimate) -> float:
+        return (result.interval[1] - result.interval[0]) / 2.0
+
+    def carry_out(self, tick: Tick) -> Estimate:
+        """Return the first answer that is narrow enough and free of doubts, or the last one there is time for."""
+        self.warm_up()
+        self.deadline = time.perf_counter() + self.seconds
+        self.explore(FIRST_MIXED if self.seen and self.plan.mixture is not None else self.plan.steps)
+        chains = self.choose()
+        for attempt in range(_ATTEMPTS):
+            result = self.sample(chains, tick)
+            ratio = self.half_width(result) / self.goal
+            broken = self.plan.mixture is not None and ratio > _BROKEN  # starts too rarely where much of the weight is
+            doubtful = broken or bool(confidence.warnings_of(result.log_weights))  # what more steps may mend
+            last = self.fixed or self.left() <= 0.0 or attempt == _ATTEMPTS - 1
+            far_off = _FAR_OFF if self.size == 1 else 2.0 * _FAR_OFF  # a few populations foretell it roughly
+            if last or result.rounding >= self.goal or not (doubtful or ratio > far_off):
+                break
+            # this run has shown what no pilot had: it becomes one
+            steps, rest = self.plan.steps, self.plan.steps * _more(result.chains, ratio)
+            self.seen[steps] = confidence.unevenness(result.log_weights, self.size > 1)
+            if doubtful:
+                self.doubted = self.plan.steps
+                if self.plan.mixture is not None:
+                    self.mend_mixture(attempt)
+                else:
+                    logger.info("these weights are too uneven to be trusted: more steps")
+                    self.seen = {k: r for k, r in self.seen.items() if k <= steps}
+                    self.explore(steps * _STEPS_RATIO)
+            before, chains = self.plan, self.choose()
+            if not doubtful and self.plan.steps * chains >= rest:  # more of the same will do
+                self.plan = before
+                break
+        while ratio > 1.0 > result.rounding / self.goal and self.left() > 0.0 and result.chains < _MOST_CHAINS:
+            more = self.whole * math.ceil(_more(result.chains, ratio) / self.whole)
+            result = result + self.sample(more, tick)
+            ratio = self.half_width(result) / self.goal
+        return result
+
+    def mend_mixture(self, attempt: int) -> None:
+        """Fit the mixture to the ends of many chains, among them those that weigh too much; then leave it."""
+        logger.info("these weights are too uneven to be trusted: another mixture")
+        mixture = None
+        if attempt == 0:
+            width = len(self.plan.oriented()[0].visible_bias)
+            recorder = Recorder([self.plan.steps], _MENDING_CHAINS, the_states, width)
+            pilot = self.pilot_part(_MENDING_CHAINS)
+            log_weights = run_plan(pilot, self.workers.for_pilot(pilot), _quiet, recorder).log_weights
+            mixture = mixture_of_rows(self.plan, recorder.values[0], log_weights)
+        name = "uniform" if mixture is None else self.plan.base_name
+        self.plan, self.seen, self.doubted = self.plan.rerouted(mixture=mixture, base_name=name), {}, 0
+        self.explore(FIRST_STEPS if mixture is None else FIRST_MIXED)
+
+    def part(self, chains: int) -> Plan:
+        """Return the plan with so many chains, in whole populations."""
+        return replace(self.plan, chains=chains, populations=chains // self.size if self.size > 1 else 0)
+
+    def pilot_part(self, chains: int) -> Plan:
+        """Return a pilot with so many chains that none has used yet."""
+        part = replace(self.part(chains), first_chain=self.pilots, seed=stream(self.plan.seed, PILOT))
+        self.pilots += chains
+        return part
+
+    def warm_up(self) -> None:
+        """Import, compile and look, before the clock starts; take double precision if single could not do it."""
+        few = self.pilot_part(self.size)
+        seen = run_plan(few, self.workers.for_pilot(few), _quiet)
+        if seen.rounding > _MARGIN * self.goal and self.plan.precision == "single":
+            self.plan = self.plan.rerouted(precision="double")
+            run_plan(replace(few, precision="double"), self.workers.for_pilot(few), _quiet)
+        if self.plan.remainder.model is not None and self.goal < math.ulp(seen.free_energy):
+            raise ValueError(
+                f"tolerance is {self.goal:g}; F is of the size of {abs(seen.free_energy):.2g}, "
+                "and no number of that size has so many digits"
+            )
+
+    def explore(self, steps: int) -> None:
+        """Run pilots, the first with `steps` steps, until the weights are even enough."""
+        while True:
+            begin = time.perf_counter()
+            if steps not in self.seen:
+                self.stretch(steps)
+                self.saw(steps, self.pilot())
+            unevenness, seconds = self.seen[steps], time.perf_counter() - begin
+            uneven = unevenness > _EVEN_ENOUGH and self.size == 1 and not self.fixed
+            if uneven and self.plan.mixture is not None and steps > _MOST_MIXED:
+                logger.info("the mixture does not keep what it promised: the plain path")
+                self.plan = replace(self.plan, mixture=None, base_name="uniform")
+                self.seen, steps = {}, FIRST_STEPS
+                continue
+            many = steps >= _RESAMPLED_FROM and steps * unevenness > _RESAMPLED_ABOVE
+            if uneven and many and self.may_resample and 4.0 * seconds < self.left():
+                logger.info("many steps leave the weights uneven: populations of %d chains", _POPULATION)
+                self.resample(self.plan.usual_share)
+                continue
+            if self.size == _POPULATION and unevenness > _EVEN_PILOT and steps >= _LARGER_FROM:
+                logger.info("and these, too: populations of %d", _LARGER * _POPULATION)
+                self.size, self.seen = _LARGER * _POPULATION, {}
+                continue
+            even = unevenness <= (_EVEN_ENOUGH if self.size == 1 else _EVEN_PILOT)
+            if self.plan.mixture is not None and len(self.seen) == 1:  # r hardly falls there: two tell how much
+                even = False
+            if self.size > 1 and len(self.seen) == 1:  # so here, if a pilot costs little beside what is to come
+                ahead = unevenness * chains_per_variance(self.goal) / _PILOT_POPULATIONS
+                even = even and ahead < _PILOTS_PAY * _STEPS_RATIO
+            if self.size > 1 or self.plan.mixture is not None:
+                steps *= _STEPS_RATIO
+            else:  # ln(1 + r) falls as 1/K at best: to ln 2
+                steps *= min(max(round(math.log2(1.0 + unevenness)), _LEAST_RATIO), _MOST_RATIO)
+            if even or self.fixed or steps > _MOST_STEPS or _STEPS_RATIO * seconds > self.left() / 2.0:
+                return
+
+    def pilot(self) -> float:
+        """Run a few chains of the plan, improve its schedule with them, and return r(K)."""
+        pilot = self.pilot_part(_PILOT_CHAINS if self.size == 1 else _PILOT_POPULATIONS * self.size)
+        recorded = self.adaptive and self.plan.steps <= _MOST_RECORDED and self.plan.remainder.model is not None
+        recorder = None
+        if recorded and self.size == 1:
+            recorder = Recorder(np.arange(1, self.plan.steps + 1), _PILOT_CHAINS)
+        result = run_plan(pilot, self.workers.for_pilot(pilot), _quiet, recorder)
+        if recorder is not None:
+            self.plan = replace(self.plan, betas=refit(self.plan.betas, recorder, self.plan.steps))
+        self.rate = result.chains * self.plan.steps / result.seconds
+        return confidence.unevenness(result.log_weights, self.size > 1)
+
+    def stretch(self, steps: int) -> None:
+        """Give the plan this many steps, spaced as those it has."""
+        if steps != self.plan.steps:
+            old = np.linspace(0.0, 1.0, self.plan.steps + 1)
+            betas = np.interp(np.linspace(0.0, 1.0, steps + 1), old, self.plan.betas)
+            self.plan = replace(self.plan, betas=betas).settled(self.plan.engine)
+
+    def choose(self) -> int:
+        """Give the plan the number of steps that looks cheapest, and return the number of chains it then needs."""
+        known = sorted(self.seen.items())[-2:]
+        (first, before), (last, now) = known[0], known[-1]
+        scale = math.log1p(max(now, 1e-9))
+        power = -1.0
+        if first < last:
+            power = math.log(scale / math.log1p(max(before, 1e-9))) / math.log(last / first)
+            power = min(max(power, -1.0), 0.0)
+
+        def unevenness(steps: int) -> float:
+            return math.expm1(min(scale * (steps / last) ** power, 50.0))
+
+        def chains(steps: int) -> int:
+            needed = self.size * min(unevenness(steps) * chains_per_variance(self.goal), 2.0 * _MOST_CHAINS)
+            return max(least, self.whole * math.ceil(needed / self.whole))
+
+        least = _LEAST_CHAINS if self.size == 1 else _LEAST_POPULATIONS * self.size
+        if not self.fixed:
+            fewest = -3.0 if self.size == 1 else 0.0  # a few populations do not tell what fewer steps would do
+            least_steps = 4 if self.plan.mixture is None else 2 * FIRST_MIXED
+            options = [max(least_steps, round(last * 2.0**shift)) for shift in np.arange(fewest, 2.5, 0.5)]
+            if power < -0.5:  # more steps still help
+                options += [last * 2**shift for shift in (3, 4, 5, 6) if chains(options[-1]) > _MOST_CHAINS]
+            in_time = [k for k in options if least * k <= self.rate * self.left()] or options[:1]
+            fitting = [k for k in in_time if k > self.doubted and chains(k) <= _MOST_CHAINS]
+            limit = _UNEVEN if self.size == 1 else _EVEN_POPULATIONS
+            even = [k for k in fitting if unevenness(k) <= limit] or in_time[-1:]
+            # even weights are easier to vouch for; what uneven populations lose to each other comes on top of 1/K
+            worse = 0.1 if self.size == 1 else 1.0
+            self.stretch(min(even, key=lambda k: k * chains(k) * (1.0 + worse * unevenness(k))))
+        number = chains(self.plan.steps)
+        cheap = self.whole * int(_LITTLE / (self.plan.operations * self.plan.steps * self.whole))
+        number = min(max(number, min(2 * number, cheap)), _MOST_CHAINS)
+        if self.size > 1:  # a few populations foretell it roughly: some first, then as many as those ask for
+            number = max(least, self.whole * math.ceil(number / _SOME_FIRST / self.whole))
+        logger.info("then: %d steps, %d chains", self.plan.steps, number)
+        return number
+
+    def sample(self, chains: int, tick: Tick) -> Estimate:
+        """Run fresh chains of the plan; a few at a time where there is a budget, and fewer if time runs out."""
+        chains = min(chains, _MOST_CHAINS)
+        seconds = chains * self.plan.steps / self.rate
+        if seconds > _SHORT and self.deadline == math.inf:
+            logger.info("%s", duration(seconds))
+        done, result = 0, None
+        batch = chains if seconds < _SHORT or self.deadline == math.inf else min(chains, max(_LEAST_CHAINS, self.size))
+        while result is None or (done < chains and self.left() > 0.0):
+            part, share = replace(self.part(batch), first_chain=self.used), batch / chains
+            fresh = run_plan(
+                part,
+                self.workers,
+                lambda f, b=done / chains, s=share: tick(b + s * f),  # type: ignore[misc]
+            )
+            self.used += batch
+            done += batch
+            self.rate = batch * self.plan.steps / fresh.seconds
+            result = fresh if result is None else result + fresh
+            affordable = self.rate * min(_BATCH_SECONDS, max(self.left(), 0.0)) / self.plan.steps
+            batch = min(chains - done, self.whole * max(1, int(affordable / self.whole)))
+        return result
+
+
+def _more(chains: int, ratio: float) -> int:
+    """Return how many chains to add for an interval `ratio` times as wide as it should be."""
+    return max(chains // 10, math.ceil(chains * (1.05 * min(ratio, 4.0) ** 2 - 1.0)))

@@ -1,0 +1,168 @@
+"""Finished chains on disk, so that a run that was stopped goes on where it was.
+
+A piece is what some chains of one run have: the bytes of its arrays, with a checksum. A run is named by the digest of
+all that decides its weights, and its chains by their own numbers, so that it does not matter how it was cut, nor by
+whom: two callers may work on one file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..checks import Array, shown
+from ..engines.plan import Plan, digest, model_digest
+from ..engines.recorder import Recorder
+from ..files.atomic import check_writable
+from ..files.database import Database
+from ..models.layered import as_model
+from ..models.model import MRF
+from ..paths.base import Base
+
+logger = logging.getLogger("marginalis")
+
+_TABLES = {
+    "piece": "(number INTEGER PRIMARY KEY, run TEXT NOT NULL, first INTEGER NOT NULL, chains INTEGER NOT NULL,"
+    " machine TEXT NOT NULL, data BLOB NOT NULL, checksum INTEGER NOT NULL, UNIQUE (run, first, chains))"
+}
+
+
+class Piece(NamedTuple):
+    """What some chains have, as bytes."""
+
+    first: int
+    chains: int
+    machine: str
+    data: bytes
+
+    def checksum(self, run: str) -> int:
+        """Return what tells if a byte of it has changed."""
+        return zlib.crc32(self.data, zlib.crc32(f"{run} {self.first} {self.chains} {self.machine}".encode()))
+
+
+class Checkpoint(Database):
+    """The pieces of the runs that one call makes."""
+
+    kind = "checkpoint"
+    other = "choose another file"
+
+    def __init__(self, path: Any, settings: Mapping[str, Any]) -> None:
+        """Open a file, or make it; a ValueError says what differs if it is of another call."""
+        if not isinstance(path, str | Path) or not str(path):
+            raise ValueError(f"checkpoint is {shown(path)}; it must be the path of a file")
+        check_writable(path)
+        try:
+            super().__init__(Path(path), _TABLES)
+            self.begin({"run": settings}, resume=True)
+        except OSError as error:
+            raise ValueError(str(error)) from None
+
+    def write(self, run: str, pieces: Sequence[Piece]) -> None:
+        """Add pieces of a run, all or none."""
+        try:
+            with self.access("BEGIN IMMEDIATE") as db:
+                db.executemany(
+                    "INSERT OR IGNORE INTO piece (run, first, chains, machine, data, checksum) VALUES (?,?,?,?,?,?)",
+                    [(run, *piece, piece.checksum(run)) for piece in pieces],
+                )
+        except OSError as error:  # a full disk is no fault of the program's
+            raise ValueError(str(error)) from None
+
+    def read(self, run: str, after: int = 0) -> Iterator[tuple[int, Piece]]:
+        """Give the pieces of a run that were written after one with a certain number, each with its own.
+
+        One that has changed since it was written is dropped, and its chains are run again.
+        """
+        with self.access("BEGIN") as db:
+            query = "SELECT number FROM piece WHERE run = ? AND number > ? ORDER BY number"
+            numbers = [number for (number,) in db.execute(query, (run, after))]
+        for number in numbers:
+            with self.access("BEGIN") as db:
+                query = "SELECT first, chains, machine, data, checksum FROM piece WHERE number = ?"
+                row = db.execute(query, (number,)).fetchone()
+            if row is None:
+                continue
+            try:
+                piece, good = Piece(*row[:4]), False
+                good = piece.checksum(run) == row[4]
+            except (TypeError, ValueError):
+                pass
+            if good:
+                yield number, piece
+                continue
+            logger.warning("%s: a piece of it has changed since it was written; its chains are run again", self.path)
+            with self.access("BEGIN IMMEDIATE") as db:
+                db.execute("DELETE FROM piece WHERE number = ?", (number,))
+
+
+def open_checkpoint(options: Mapping[str, Any], label: str, models: Sequence[Any]) -> Checkpoint | None:
+    """Return the checkpoint that the options name, for one answer about some models."""
+    if options["checkpoint"] is None:
+        return None
+    own = ("threads", "progress", "pool", "checkpoint")  # what does not change the result
+    given = {name: _plain(value) for name, value in options.items() if name not in own}
+    if given["draws"] == "words":  # as in files from before there were others
+        del given["draws"]
+    found = [model_digest(as_model(model))[:16] for model in models]
+    return Checkpoint(options["checkpoint"], {"answer": label, "model": " ".join(found), **given})
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of an option as JSON has it, or a digest of its arrays."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, MRF):
+        return model_digest(value)[:16]
+    if isinstance(value, Base):
+        value = [value.visible, value.hidden]
+    if isinstance(value, list | tuple) and not all(isinstance(x, float) for x in value):
+        return [_plain(x) for x in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    try:
+        return hashlib.sha256(np.ascontiguousarray(value, dtype=np.float64).tobytes()).hexdigest()[:16]
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+def run_name(plan: Plan, recorder: Recorder | None) -> str:
+    """Return the digest of all that decides what chains have, but for their numbers."""
+    words = [plan.fingerprint(), plan.engine, str(plan.seed), repr(plan.remainder.log_ratio)]
+    if plan.remainder.model is not None:
+        words += [model_digest(plan.remainder.model), str(plan.remainder.model.sweep)]
+    if plan.populations or plan.start is not None:  # chains stand beside others, or have a row of their own
+        words.append(f"{plan.first_chain} {plan.chains}")
+    arrays: list[Any] = [x for x in (plan.start, plan.start_log_weights) if x is not None]
+    if recorder is not None:
+        measure = recorder.measure
+        words += [str(recorder.bytes_per_chain), getattr(measure, "__qualname__", type(measure).__qualname__)]
+        arrays.append(recorder.steps)
+    return digest(" ".join(words), arrays)
+
+
+def to_bytes(log_weights: Array, marginal: Array | None, recorder: Recorder | None) -> bytes:
+    """Return what some chains have as bytes."""
+    parts = [log_weights] if recorder is None else [log_weights, recorder.log_weights, recorder.values]
+    parts += [] if marginal is None else [marginal]
+    return b"".join(np.ascontiguousarray(x, dtype="<f8").tobytes() for x in parts)
+
+
+def from_bytes(data: bytes, size: int, chains: int, blank: Recorder | None) -> tuple[Array, Array | None, Any]:
+    """Return log-weights (`size` of them), those of mAIS if they are there, and what was recorded."""
+    numbers = np.frombuffer(data, dtype="<f8").astype(np.float64)
+    log_weights, rest = np.split(numbers, [size])
+    recorder = None
+    if blank is not None:
+        recorder = blank.like(chains)
+        own, values, rest = np.split(rest, np.cumsum([recorder.log_weights.size, recorder.values.size]))
+        recorder.log_weights[:] = own.reshape(recorder.log_weights.shape)
+        recorder.values[:] = values.reshape(recorder.values.shape)
+    if len(log_weights) != size or len(rest) not in (0, chains):
+        raise ValueError("the arrays have other sizes")
+    return log_weights, rest if len(rest) else None, recorder

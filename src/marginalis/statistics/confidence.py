@@ -1,0 +1,249 @@
+"""How sure the log of a mean weight is: an interval that allows for skewed weights, and when not to trust it.
+
+Everything here is a function of the log-weights of independent chains, and none of it changes when a constant is
+added to them. The choices were made by the study in `studies.calibration` (docs/calibration.md).
+
+References
+----------
+P. Hall, On the removal of skewness by transformation, J. R. Stat. Soc. B 54, 221 (1992).
+J. Zhang and M. A. Stephens, A new and efficient estimation method for the generalized Pareto distribution,
+Technometrics 51, 316 (2009).
+A. Vehtari et al., Pareto smoothed importance sampling, J. Mach. Learn. Res. 25, 72 (2024).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from ..models.units import Array
+
+MIN_TAIL = 5  # distinct weights that a tail fit needs
+FEW_CHAINS = 10  # below, spread and tail are not known well enough to judge by
+# (relative error of the mean weight that the spread of the log-weights foretells, effective size that makes up for it)
+LARGE_ERROR, AMPLE_ESS = 1.0, 25.0
+HUGE_ERROR, HUGE_ESS = 10.0, 200.0
+LOW_ESS = 5.0
+LARGE_SHARE = 0.5
+HEAVY_TAIL = 0.85
+_SKEWNESS = 1.25  # a sample shows less skewness than there is
+_HIDDEN = 13.0  # times r² over the chains: what a few of them hide of r, on RBMs, lattices and glasses with r up to 5
+_Z90 = 1.2815515655446004  # quantile of the normal distribution
+_MOST_BEND = 0.4  # from 1/2 on, a bent quantile function has no second moment
+_WIDEST = 4.0  # times farther at most
+_EVEN = 0.7  # square of the spread at which bulk and moments have the same say
+_TINY = 1e-200  # its inverse is still a number
+
+
+class Tail(NamedTuple):
+    """Generalised Pareto fit of the largest weights.
+
+    A weight W above u = exp(threshold) is larger than w with probability (1 + k (w − u)/σ)^(−1/k), σ = exp(log_scale).
+    """
+
+    threshold: float
+    k: float
+    log_scale: float
+    size: int  # how many weights lie above the threshold
+
+
+def relative_weights(log_weights: Array) -> Array:
+    """Return the weights divided by the largest."""
+    return np.exp(log_weights - log_weights.max())
+
+
+def log_mean_exp(x: Array) -> float:
+    """ln of the mean of eˣ."""
+    top = float(x.max())
+    return top + math.log(float(np.exp(x - top).mean()))
+
+
+def relative_error(log_weights: Array) -> float:
+    """Standard error of the mean weight over the mean weight."""
+    if len(log_weights) == 1:
+        return math.inf
+    w = relative_weights(log_weights)
+    return float(w.std(ddof=1) / w.mean() / math.sqrt(len(w)))
+
+
+def effective_size(log_weights: Array) -> float:
+    """Effective number of chains, (ΣW)²/ΣW²."""
+    w = relative_weights(log_weights)
+    return float(w.sum() ** 2 / (w @ w))
+
+
+def unevenness(log_weights: Array, populations: bool = False) -> float:
+    """Relative variance r of the weights, of which a few chains show less than there is, or of those of populations."""
+    r = len(log_weights) / effective_size(log_weights) - 1.0
+    return r if populations else r * (1.0 + _HIDDEN * r / len(log_weights))
+
+
+def interval(log_weights: Array, level: float = 0.95) -> tuple[float, float]:
+    """Interval of ln E[W] that holds for skewed weights.
+
+    Student's t of the mean weight is skewed as the weights are; Hall's monotone cubic removes this to first order.
+    The spread of the weights is itself uncertain, the more so the heavier their tails: t takes its quantile with the
+    degrees of freedom that their kurtosis leaves, 2N/(kurtosis − 1), which is N for Gaussian weights. A sample that has
+    missed the largest weights finds too small a mean and too small an error: where the bulk of its log-weights
+    foretells a larger error than was found, the upper end moves out.
+    """
+    n = len(log_weights)
+    if n == 1:
+        return -math.inf, math.inf
+    w = relative_weights(log_weights)
+    mean = float(w.mean())
+    log_mean = float(log_weights.max()) + math.log(mean)
+    w -= mean
+    variance = float(w @ w) / n
+    if variance <= 0.0:
+        return log_mean, log_mean
+    error = math.sqrt(variance / (n - 1)) / mean
+    miss = (1.0 - level) / 2.0
+    t, too_high, too_low = reaches(w, level)
+    low, high = 1.0 - error * too_high, 1.0 + error * too_low
+    # Below, Markov's inequality: a mean of positive weights exceeds E[W]/p with probability p at most. Above, the
+    # delta method: the skewness of a few weights can come out too small, or even negative.
+    reach = max(math.log(max(high, miss)), t * error)
+    return log_mean + math.log(max(low, miss)), log_mean + reach * _farther(log_weights, error)
+
+
+def _farther(log_weights: Array, error: float) -> float:
+    """Return how many times farther up the truth may lie than weights with this relative error of their mean tell.
+
+    The quantile function of the log-weights is taken as a + s z + c z²/2 of a normal z, through their 10, 50 and 90 %
+    quantiles. The weights of such log-weights have E[Wᵏ] = e^{ka} exp(k²s²/2(1 − kc))/√(1 − kc), and so an error that
+    can be compared with the one that was found. Where they spread little, the quantiles say less than the moments.
+    """
+    low, middle, high = np.quantile(log_weights, (0.1, 0.5, 0.9))
+    up, down = float(high - middle) / _Z90, float(middle - low) / _Z90
+    c = min((up - down) / _Z90, _MOST_BEND)
+    s = max(up - c * _Z90 / 2.0, 0.0)
+    ratio = 2.0 * s * s / (1.0 - 2.0 * c) - s * s / (1.0 - c) + math.log((1.0 - c) / math.sqrt(1.0 - 2.0 * c))
+    n = len(log_weights)
+    foretold = math.sqrt(math.expm1(min(max(ratio, 0.0), 700.0)) / n) * (1.0 + 2.0 / math.sqrt(n))
+    return float(min(max(foretold / error, 1.0), _WIDEST) ** (up * up / (_EVEN + up * up)))
+
+
+def reaches(deviations: Array, level: float = 0.95) -> tuple[float, float, float]:
+    """Return Student's t, and by how many standard errors a mean of such terms may be too high, and too low.
+
+    `deviations` of the terms from their mean, not all zero. t has the degrees of freedom that their kurtosis leaves;
+    the other two allow for their skewness, of which a sample shows too little.
+    """
+    n = len(deviations)
+    squares = deviations * deviations
+    variance = float(squares.mean())
+    skewness = float(squares @ deviations) / n / variance**1.5
+    kurtosis = float(squares @ squares) / n / variance**2
+    t = float(stdtrit(min(2.0 * n / max(kurtosis - 1.0, 2.0), n - 1.0), 0.5 + level / 2.0))
+    a = _SKEWNESS * skewness / math.sqrt(n)
+    return t, _hall(t, a), -_hall(-t, a)
+
+
+def _hall(u: float, a: float) -> float:
+    """Solve t + a t²/3 + a² t³/27 + a/6 = u (Hall 1992); a is the skewness over √N."""
+    if abs(a) < 1e-6:
+        return u
+    return 3.0 / a * (math.cbrt(1.0 + a * (u - a / 6.0)) - 1.0)
+
+
+def fit_tail(log_weights: Array) -> Tail | None:
+    """Fit a generalised Pareto distribution to the M = min(N/5, 3√N) largest weights; None if they are too few."""
+    n = len(log_weights)
+    size = math.ceil(min(n / 5.0, 3.0 * math.sqrt(n)))
+    if n <= size:
+        return None
+    top = np.sort(np.partition(log_weights, n - size - 1)[n - size - 1 :])
+    weights = np.exp(top - top[-1])
+    excess = weights[1:] - weights[0]
+    excess = excess[excess > _TINY]
+    if len(np.unique(excess)) < MIN_TAIL:
+        return None
+    k, scale = _pareto(excess)
+    return Tail(float(top[0]), k, float(top[-1]) + math.log(scale), len(excess))
+
+
+def _pareto(x: Array) -> tuple[float, float]:
+    """Shape k and scale σ of a generalised Pareto distribution from a sorted sample (Zhang & Stephens 2009).
+
+    The posterior mean of b = −k/σ over their data-driven prior, on a grid. k is drawn towards 1/2 as if by ten more
+    observations, as in Vehtari et al., so that small tails do not give wild values.
+    """
+    n = len(x)
+    count = 30 + int(math.sqrt(n))
+    quartile = x[int(n / 4.0 + 0.5) - 1]
+    b = 1.0 / x[-1] + (1.0 - np.sqrt(count / (np.arange(1, count + 1) - 0.5))) / (3.0 * quartile)
+    b[b == 0.0] = _TINY  # the exponential distribution, where the formulas below are 0/0
+    k = np.log1p(-b[:, None] * x).mean(axis=1)
+    profile = n * (np.log(-b / k) - k - 1.0)
+    weight = np.exp(profile - profile.max())
+    best = float((b * weight).sum() / weight.sum())
+    shape = float(np.log1p(-best * x).mean())
+    return (n * shape + 5.0) / (n + 10.0), -shape / best
+
+
+def tail_index(log_weights: Array) -> float:
+    """Shape k̂ of the tail of the weights: moments of order 1/k and above are infinite. NaN if it cannot be told."""
+    tail = fit_tail(log_weights)
+    return math.nan if tail is None else tail.k
+
+
+def warnings_of(log_weights: Array) -> tuple[str, ...]:
+    """What is wrong with the weights, in words, where the interval would not hold.
+
+    The main test asks what the bulk of the log-weights foretells and not how the mean came out: a test of the largest
+    weights passes just those samples that miss the weights which matter, and so picks the intervals that fail.
+    """
+    n = len(log_weights)
+    if n == 1:
+        return ("one chain gives no error bar; raise chains",)
+    w = relative_weights(log_weights)
+    total = float(w.sum())
+    ess, share = total**2 / float(w @ w), 1.0 / total
+    if total == n:
+        return ()
+    found = []
+    if n < FEW_CHAINS:
+        found.append(f"{n} chains are too few to judge the interval by; raise chains")
+    elif ess < LOW_ESS or is_uneven(log_weights, ess):
+        width = log_spread(log_weights)
+        found.append(
+            f"the effective sample size is {ess:.1f} of {n} chains and the log-weights spread by "
+            f"{width:.{'1f' if width < 1e6 else '2g'}}: the interval may be too narrow; raise steps"
+        )
+    if share > LARGE_SHARE and n > 2:
+        found.append(f"one chain carries {share:.0%} of the weight: do not trust the interval; raise steps")
+    k = tail_index(log_weights)
+    if k > HEAVY_TAIL:
+        found.append(f"the weights have a heavy tail (k = {k:.2f}): the interval may be too narrow; raise steps")
+    return tuple(found)
+
+
+def log_spread(log_weights: Array) -> float:
+    """Standard deviation of the log-weights as their quartiles give it, for a Gaussian; their tails have no say."""
+    low, high = np.quantile(log_weights, (0.25, 0.75))
+    return float(high - low) / 1.3489795003921634
+
+
+def is_uneven(log_weights: Array, ess: float) -> bool:
+    """Tell if the bulk of the log-weights foretells too large an error of their mean for this effective size.
+
+    Chains that are stuck far below stretch the lower half, and matter little where some tens of others count. Where the
+    upper half is as wide, a few hundred are asked for: a hidden phase may lie beyond it.
+    """
+    if ess >= max(AMPLE_ESS, HUGE_ESS):
+        return False
+    width, n = log_spread(log_weights), len(log_weights)
+    if ess < AMPLE_ESS and expected_error(width, n) > LARGE_ERROR:
+        return True
+    middle, high = np.quantile(log_weights, (0.5, 0.9))
+    return ess < HUGE_ESS and expected_error(min(width, float(high - middle) / _Z90), n) > HUGE_ERROR
+
+
+def expected_error(spread: float, n: int) -> float:
+    """Relative standard error of the mean of n weights whose logs are Gaussian with this spread, plus its own error."""
+    s = spread * (1.0 + 1.0 / math.sqrt(n))
+    return math.sqrt(math.expm1(min(s * s, 700.0)) / n)

@@ -1,0 +1,96 @@
+"""Absolute percentage error against the inverse temperature (the paper's fig. ape_vs_T)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..display.words import method_name
+from ..options import Engine
+from ..parallel.threads import Tick
+from ..plots import COLOURS, style
+from ..plots import figure as empty_figure
+from .experiment import Columns, Experiment, Key, Summary, keys_of, mean_and_error
+from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
+from .store import Row
+
+HIDDEN = 40
+INV_T = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+STEPS = (10, 30, 60)
+
+
+def items(instance: int) -> list[tuple[Any, ...]]:
+    return [(instance,)]
+
+
+def keys(item: tuple[Any, ...]) -> list[Key]:
+    return [key for inv_t in INV_T for key in keys_of("gaussian", HIDDEN, inv_t, STEPS, ("ais", "mais"))]
+
+
+def measure(item: tuple[Any, ...], seed: int, chains: int, engine: Engine, tick: Tick) -> list[Row]:
+    (instance,) = item
+    rows = []
+    for inv_t in INV_T:
+        setting = Setting(instance, "gaussian", HIDDEN, inv_t)
+        model = make_model("ape-temperature", seed, setting)
+        rows.append(exact_row(model, setting, engine))
+        for steps in STEPS:
+            own = derive(seed, "ape-temperature", "chains", instance, inv_t, steps)
+            rows += sample_rows(model, setting, steps, ("ais", "mais"), own, chains, engine=engine, tick=tick)
+    return rows
+
+
+def summarise_ape(columns: Columns) -> Summary:
+    """Mean APE with its standard error for every column."""
+    rows = []
+    for key in columns.estimates():
+        ape, stderr = mean_and_error(columns.ape(key))
+        known = columns.seconds[key][np.isfinite(columns.seconds[key])]
+        rows.append(
+            {
+                "model": key.model,
+                "inv_t": key.inv_t,
+                "steps": key.steps,
+                "method": key.method,
+                "mean": ape,
+                "stderr": stderr,
+                "cpu_seconds": float(np.median(known)) if len(known) else None,  # the first one compiles
+                "experiments": len(columns.free_energy[key]),
+            }
+        )
+    return rows
+
+
+def figure(columns: Columns, summary: Summary) -> Any:
+    """APE against 1/T, a panel per K."""
+    with style():
+        drawing, panels = empty_figure(1, 3, (9.0, 3.6), sharey=True)
+        for axes, steps in zip(panels[0], STEPS, strict=True):
+            for method, colour, mark in zip(("ais", "mais"), COLOURS, "os", strict=False):
+                rows = [r for r in summary if r["method"] == method and r["steps"] == steps]
+                x, y, e = ([r[k] for r in rows] for k in ("inv_t", "mean", "stderr"))
+                label = method_name(method)
+                axes.errorbar(x, y, [2 * s for s in e], fmt=f"{mark}-", ms=4, lw=1, color=colour, label=label)
+            axes.set(yscale="log", xlabel="inverse temperature 1/T", title=f"K = {steps}")
+        panels[0, 0].set_ylabel("absolute percentage error, mean")
+        panels[0, 0].legend()
+    return drawing
+
+
+EXPERIMENT = Experiment(
+    name="ape-temperature",
+    title="APE against 1/T",
+    experiments=1000,
+    chains=1000,
+    settings={"inv_t": INV_T, "steps": STEPS, "visible": VISIBLE, "hidden": HIDDEN},
+    items=items,
+    keys=keys,
+    measure=measure,
+    summarise=summarise_ape,
+    figure=figure,
+    text=(
+        "Mean absolute percentage error of f over RBMs with Gaussian weights. The paper finds mAIS below AIS "
+        "at every temperature, most of all at high temperature. Both estimates come from one run."
+    ),
+)

@@ -1,0 +1,310 @@
+"""Do 95 % intervals hold 95 % of the time, and do the warnings speak where they do not? (docs/calibration.md)
+
+Chains are independent, so one run of many gives many estimates of N chains. A cell is a kind of model at one setting
+with one method, K and N; its estimates come from several random models with exact ln Z. Populations of chains that are
+resampled count as chains; `calls` judges the answers of whole calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from operator import methodcaller
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..checks import Array, whole
+from ..engines import drive
+from ..engines.plan import make_plan
+from ..exact import exact_log_z
+from ..files import atomic
+from ..options import Engine
+from ..parallel.each import call_each
+from ..parallel.threads import Tick
+from ..running.session import at_work
+from ..statistics import confidence
+from . import _csv
+from .calls import judge_calls
+from .experiment import Summary
+from .families import Case, available, received, sendable
+from .intervals import FAST, SLOW, Sample, chosen
+from .sampling import check_engine, derive
+
+FEWEST = 150  # a cell with fewer estimates is left out
+SHORTEST = 15_000  # chains of one run, whatever the work
+SLOW_REPEATS, SLOW_CHAINS = 60, 1000  # of each model, for the dear intervals
+POPULATION, POPULATIONS = 20, (20, 50)  # chains of one, and how many make an estimate
+GOOD = (0.93, 0.97)
+REGIMES = (0.3, 0.6, 1.0, 1.5, 2.0, 3.0, np.inf)  # standard deviation of the log-weights
+
+
+class Scale(NamedTuple):
+    """How large a study is."""
+
+    steps: tuple[int, ...]
+    chains: tuple[int, ...]
+    instances: int
+    repeats: int  # estimates per cell, at most
+    work: int  # chains × steps of one run
+    longest: int  # chains of one run
+    calls: int  # whole calls per model and answer
+    slow: bool  # with the intervals that resample
+
+
+QUICK = Scale((2, 5, 10, 30), (20, 50, 100, 300), 3, 900, 6_000_000, 300_000, 0, True)
+USUAL = Scale((2, 10, 100), (20, 50, 200, 1000), 2, 400, 3_000_000, 150_000, 6, False)
+FULL = Scale((2, 5, 10, 30, 100, 1000), (20, 50, 100, 300, 1000, 3000), 3, 900, 6_000_000, 300_000, 40, True)
+
+
+class Piece(NamedTuple):
+    """One run: a model and a number of steps."""
+
+    case: Case
+    setting: float
+    steps: int
+    instance: int
+
+
+class Calibration(NamedTuple):
+    """Every cell; each interval by regime and N; how often warnings are right, by N and by family; whole calls."""
+
+    cells: Summary
+    intervals: Summary
+    alarms: Summary
+    families: Summary
+    calls: Summary
+
+
+FILES = ("calibration.csv", "intervals.csv", "alarms.csv", "families.csv", "calls.csv")  # of a Calibration
+
+
+def calibrate(
+    *,
+    repeats: int | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    pool: Any = None,
+    engine: Engine = "auto",
+    quick: bool = False,
+    full: bool = False,
+    progress: bool | Tick = False,
+) -> Calibration:
+    """Run the study; `repeats` is the number of estimates per cell, where the run is not too long for it.
+
+    `quick` takes two kinds of models at a few settings, and no whole calls; `full` more K, N and models, and beside the
+    interval more of those that were tried. `pool` and `engine` are as in `estimate`: every run is a task.
+    """
+    check_engine(engine)
+    if quick and full:
+        raise ValueError("quick and full are two studies: choose one")
+    scale = QUICK if quick else FULL if full else USUAL
+    each = -(-check_repeats(scale.repeats if repeats is None else repeats) // scale.instances)
+    seed = whole(seed, "seed", 0, 2**64 - 1)
+    cases = available()
+    if quick:
+        few = {"rbm-gaussian": (0.5, 2.0, 20.0), "glass": (1.0,)}
+        cases = tuple(case._replace(settings=few[case.name]) for case in cases if case.name in few)
+    pieces = [
+        Piece(case, setting, steps, instance)
+        for case in cases
+        for setting in case.settings
+        for steps in scale.steps
+        for instance in range(scale.instances)
+    ]
+    found: dict[Piece, list[dict[str, Any]]] = {}
+
+    def receive(number: int, judged: list[dict[str, Any]]) -> None:
+        found[pieces[number]] = judged
+
+    work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None, "engine": engine}
+    with at_work(work, "calibrate") as (workers, tick):
+        items = [piece._replace(case=sendable(piece.case, workers.pool)) for piece in pieces]
+        call_each(partial(_measure, scale, each, seed, engine), items, receive, workers.pool, workers.threads, tick)
+    calls = judge_calls(cases, scale.calls, seed, threads, progress, pool, engine) if scale.calls else []
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for piece in pieces:
+        for part in found[piece]:
+            key = (piece.case.name, piece.setting, piece.steps, part["method"], part["chains"])
+            groups.setdefault(key, []).append(part)
+    merged = [(key, {k: _join([p[k] for p in parts]) for k in parts[0]}) for key, parts in groups.items()]
+    merged = [(key, cell) for key, cell in merged if len(cell["warned"]) >= FEWEST]
+    cells = [_cell(*item) for item in merged]
+    return Calibration(cells, _intervals(merged), _alarms(cells, "chains"), _alarms(cells, "model", "chains"), calls)
+
+
+def check_repeats(repeats: int) -> int:
+    """Return the number of estimates per cell, if it is one that says anything."""
+    return whole(repeats, "repeats", FEWEST, 10**6)
+
+
+def _join(parts: Sequence[Any]) -> Any:
+    """Concatenate arrays (inside dictionaries, too); keep the first of anything else."""
+    if isinstance(parts[0], dict):
+        return {k: _join([p[k] for p in parts]) for k in parts[0]}
+    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else parts[0]
+
+
+def _measure(scale: Scale, repeats: int, seed: int, engine: Engine, piece: Piece, heed: Tick) -> list[dict[str, Any]]:
+    """Judge every interval on one run: per method and N, what covers ln Z, how wide it is, and what is warned of."""
+    case, setting, steps, instance = piece._replace(case=received(piece.case))
+    model = case.make(setting, derive(seed, "calibration", case.name, instance) % 2**32)
+    chains = max(SHORTEST, min(repeats * scale.chains[-1], scale.longest, scale.work // steps))
+    own = derive(seed, "calibration", "chains", case.name, setting, steps, instance)
+    make = partial(make_plan, model, steps=steps, seed=own, engine=engine)
+    plan = make(method="ais", chains=chains)
+    shift = plan.base.log_z(model) - exact_log_z(model, threads=1)
+    found: dict[str, tuple[Array, Sequence[int]]] = {}
+    joint, marginal = drive.run_both(plan, 1, heed)
+    found["ais"] = joint, scale.chains
+    if marginal is None:  # this engine does not carry it along
+        marginal = drive.run(make(method="mais", chains=chains), 1, heed)
+    found["mais"] = marginal, scale.chains
+    if 10 <= steps <= 100:  # where there is something to resample, and not too much of it
+        number = repeats * POPULATIONS[-1] // 2
+        plan = make(chains=number * POPULATION, resample=0.5, populations=number)
+        found["resampled"] = drive.run(plan, 1, heed), POPULATIONS
+    return [
+        {
+            "method": method,
+            "chains": n,
+            **_judge((log_weights + shift)[: min(repeats, len(log_weights) // n) * n].reshape(-1, n), scale.slow),
+        }
+        for method, (log_weights, sizes) in found.items()
+        for n in sizes
+        if len(log_weights) >= n
+    ]
+
+
+def _judge(rows: Array, slow: bool) -> dict[str, Any]:
+    """Rows are estimates; their log-weights are such that ln E[W] = 0."""
+    sample = Sample(rows)
+    ends = {"chosen": chosen(sample)} | {name: f(sample) for name, f in FAST.items()}
+    if slow and sample.n <= SLOW_CHAINS:
+        few = Sample(rows[:SLOW_REPEATS])
+        ends |= {name: f(few) for name, f in SLOW.items()}
+    spread = sample.log_mean - sample.log_mean.mean()
+    return {
+        "warned": np.array([bool(confidence.warnings_of(row)) for row in rows]),
+        "covered": {name: (low <= 0.0) & (high >= 0.0) for name, (low, high) in ends.items()},
+        "width": {name: high - low for name, (low, high) in ends.items()},
+        "ess": sample.w.sum(axis=1) ** 2 / (sample.w**2).sum(axis=1),
+        "deviation": spread**2 * len(rows) / max(len(rows) - 1, 1),
+        "spread": np.full(len(rows), rows.std()),
+    }
+
+
+def _ideal(cell: dict[str, Any]) -> float:
+    """Width of an interval that knows the standard deviation of the estimates."""
+    return max(3.92 * float(cell["deviation"].mean()) ** 0.5, 1e-12)
+
+
+def _cell(key: tuple[Any, ...], cell: dict[str, Any]) -> dict[str, Any]:
+    covered, warned = cell["covered"]["chosen"], cell["warned"]
+    silent = covered[~warned]
+    return {
+        **dict(zip(("model", "setting", "steps", "method", "chains"), key, strict=True)),
+        "spread": float(cell["spread"].mean()),
+        "ess": float(np.median(cell["ess"])),
+        "repeats": len(warned),
+        "coverage": float(covered.mean()),
+        "coverage_delta": float(cell["covered"]["delta"].mean()),
+        "width": float(cell["width"]["chosen"].mean()) / _ideal(cell),
+        "warned": float(warned.mean()),
+        "coverage_unwarned": float(silent.mean()) if len(silent) else None,
+        "silent_miss": float((~covered & ~warned).mean()),
+    }
+
+
+def _intervals(cells: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]) -> Summary:
+    """Mean and worst coverage over cells, and the median of their mean widths, by regime and N."""
+    groups: dict[tuple[float, int, str], list[tuple[float, float]]] = {}
+    for key, cell in cells:
+        regime = next(x for x in REGIMES if cell["spread"].mean() < x)
+        for name, covered in cell["covered"].items():
+            found = float(covered.mean()), float(cell["width"][name].mean()) / _ideal(cell)
+            groups.setdefault((regime, key[-1], name), []).append(found)
+    order = ["chosen", *FAST, *SLOW]
+    rows = []
+    for (regime, chains, name), pairs in sorted(groups.items(), key=lambda g: (*g[0][:2], order.index(g[0][2]))):
+        coverage, width = np.array(pairs).T
+        rows.append(
+            {
+                "spread_below": None if np.isinf(regime) else regime,
+                "chains": chains,
+                "interval": name,
+                "cells": len(pairs),
+                "coverage": float(coverage.mean()),
+                "worst": float(coverage.min()),
+                "width": float(np.median(width)),
+            }
+        )
+    return rows
+
+
+def side_by_side(intervals: Summary) -> Summary:
+    """Mean coverage over cells of all N, a row per regime and a column per interval."""
+    rows = []
+    for regime in dict.fromkeys(row["spread_below"] for row in intervals):
+        here = [row for row in intervals if row["spread_below"] == regime]
+        new: dict[str, Any] = {"spread": f"over {REGIMES[-2]:g}" if regime is None else f"below {regime:g}"}
+        for name in dict.fromkeys(row["interval"] for row in here):
+            cells, coverage = np.array([(r["cells"], r["coverage"]) for r in here if r["interval"] == name]).T
+            new[name] = round(float((cells * coverage).sum() / cells.sum()), 3)
+        rows.append(new)
+    return rows
+
+
+def _alarms(cells: Summary, *keys: str) -> Summary:
+    """How often warnings are right, by these keys; a cell is quiet if at most half of its estimates are warned of."""
+    groups: dict[tuple[Any, ...], Summary] = {}
+    for cell in cells:
+        groups.setdefault(tuple(cell[key] for key in keys), []).append(cell)
+    rows = []
+    for which, here in sorted(groups.items()):
+        quiet = [cell for cell in here if cell["warned"] <= 0.5]
+        found = [cell["coverage_unwarned"] for cell in quiet]
+        counts = [round(cell["repeats"] * (1.0 - cell["warned"])) for cell in quiet]
+        good = [inside(cell["coverage"], cell["repeats"], 2.0) for cell in here]
+        false = [cell["warned"] for cell, fine in zip(here, good, strict=True) if fine]
+        poor = [cell for cell, fine in zip(here, good, strict=True) if not fine and cell["coverage"] < GOOD[0]]
+        missed = [1.0 - cell["warned"] for cell in poor]
+        unwarned = sum(cell["repeats"] * (1.0 - cell["warned"]) for cell in here)
+        silent = sum(cell["repeats"] * cell["silent_miss"] for cell in here)
+        rows.append(
+            {
+                **dict(zip(keys, which, strict=True)),
+                "cells": len(here),
+                "warned": float(np.mean([cell["warned"] for cell in here])),
+                "coverage_unwarned": 1.0 - silent / unwarned if unwarned else None,
+                "quiet_cells": len(quiet),
+                "outside": sum(not inside(rate, count) for rate, count in zip(found, counts, strict=True)),
+                "worst": min(found, default=None),
+                "best": max(found, default=None),
+                "false_alarms": float(np.mean(false)) if false else None,  # where the coverage is good all the same
+                "missed_alarms": float(np.mean(missed)) if missed else None,  # where it is below 93 %
+                "worst_silent_miss": max(cell["silent_miss"] for cell in here),
+            }
+        )
+    return rows
+
+
+def inside(rate: float, count: int, sigmas: float = 3.0) -> bool:
+    """Tell if a coverage found in `count` estimates lies in 93–97 %, but for its binomial error."""
+    noise = sigmas * (0.95 * 0.05 / count) ** 0.5
+    return GOOD[0] - noise <= rate <= GOOD[1] + noise
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder for the tables, or say at once that nothing can be written there."""
+    atomic.make_folder(folder, *FILES)
+
+
+def write(result: Calibration, folder: Path) -> None:
+    """Write the tables as CSV; one that is empty is not written."""
+    for name, rows in zip(FILES, result, strict=True):
+        if not rows:
+            continue
+        short = [{k: round(x, 4) if isinstance(x, float) else x for k, x in row.items()} for row in rows]
+        atomic.write_whole(folder / name, methodcaller("write", _csv(short).encode()))

@@ -1,0 +1,93 @@
+"""What an experiment is: pieces of work, how each is measured, and how results become rows and a figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..models.units import Array
+from ..options import Engine
+from ..parallel.threads import Tick
+from .store import Row
+
+Summary = list[dict[str, Any]]
+
+
+class Key(NamedTuple):
+    """What all instances of a column have in common."""
+
+    model: str
+    hidden: int
+    inv_t: float
+    steps: int
+    method: str
+
+
+def keys_of(model: str, hidden: int, inv_t: float, steps: Sequence[int], methods: Sequence[str]) -> list[Key]:
+    """Return the columns of one model: the exact value, and every method with every K."""
+    estimates = [Key(model, hidden, inv_t, k, method) for k in steps for method in methods]
+    return [Key(model, hidden, inv_t, 0, "exact"), *estimates]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Mean F over the trials, and mean CPU seconds, one entry per instance."""
+
+    free_energy: dict[Key, Array]
+    seconds: dict[Key, Array]
+
+    @classmethod
+    def of(cls, means: Sequence[tuple[Any, ...]]) -> Columns:
+        """Gather what `Store.read` returns."""
+        free: dict[Key, list[float]] = {}
+        seconds: dict[Key, list[float]] = {}
+        for _, model, hidden, inv_t, steps, method, value, cost in means:
+            key = Key(model, hidden, inv_t, steps, method)
+            free.setdefault(key, []).append(value)
+            seconds.setdefault(key, []).append(math.nan if cost is None else cost)
+        arrays = ({k: np.array(x) for k, x in part.items()} for part in (free, seconds))
+        return cls(*arrays)
+
+    def exact(self, key: Key) -> Array:
+        """Return the exact F of the instances of a column."""
+        return self.free_energy[Key(key.model, key.hidden, key.inv_t, 0, "exact")]
+
+    def ape(self, key: Key) -> Array:
+        """Absolute percentage error of each instance (eq. ape)."""
+        exact = self.exact(key)
+        return 100.0 * np.abs(self.free_energy[key] - exact) / np.abs(exact)
+
+    def estimates(self) -> list[Key]:
+        """Return the columns that hold estimates, in order."""
+        return sorted(key for key in self.free_energy if key.method != "exact")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One of the paper's tables or figures."""
+
+    name: str
+    title: str
+    experiments: int  # instances by default
+    chains: int  # N by default
+    settings: dict[str, Any]
+    items: Callable[[int], list[tuple[Any, ...]]]  # the pieces of work of one instance
+    keys: Callable[[tuple[Any, ...]], list[Key]]  # the columns that a piece fills
+    # (piece, seed, chains, engine, what hears of progress)
+    measure: Callable[[tuple[Any, ...], int, int, Engine, Tick], list[Row]]
+    summarise: Callable[[Columns], Summary]
+    figure: Callable[[Columns, Summary], Any]
+    text: str  # what the paper shows and what to look for, for the report
+    trials: int = 1  # of every estimate
+
+
+def mean_and_error(x: Array) -> tuple[float, float]:
+    """Return mean and standard error of the finite entries."""
+    x = x[np.isfinite(x)]
+    if not len(x):
+        return math.nan, math.nan
+    return float(x.mean()), float(x.std(ddof=1) / math.sqrt(len(x))) if len(x) > 1 else math.nan

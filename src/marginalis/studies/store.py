@@ -1,0 +1,112 @@
+"""A store that loses nothing: one row per (experiment, instance, setting, method, trial) in an SQLite file.
+
+The rows of one piece of work are written in one transaction with a mark that it is done, so a run killed at
+any moment leaves whole pieces only, and two runs on one file at worst do a piece twice.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import secrets
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from ..files.atomic import write_whole
+from ..files.database import Database
+
+COLUMNS = ("instance", "model", "hidden", "inv_t", "steps", "method", "trial", "free_energy", "seconds")
+TABLES = {
+    "done": "(name TEXT, item TEXT, PRIMARY KEY (name, item)) WITHOUT ROWID",
+    "result": "(name TEXT, instance INTEGER, model TEXT, hidden INTEGER, inv_t REAL, steps INTEGER,"
+    " method TEXT, trial INTEGER, free_energy REAL NOT NULL, seconds REAL,"
+    " PRIMARY KEY (name, instance, model, hidden, inv_t, steps, method, trial)) WITHOUT ROWID",
+    "time": "(name TEXT, run TEXT, seconds REAL NOT NULL, PRIMARY KEY (name, run)) WITHOUT ROWID",
+}
+
+
+class Row(NamedTuple):
+    """One estimate (or exact value: method ``exact``, steps 0) of the free energy of one model."""
+
+    instance: int
+    model: str
+    hidden: int
+    inv_t: float
+    steps: int
+    method: str
+    trial: int
+    free_energy: float
+    seconds: float | None
+
+
+class Contents(NamedTuple):
+    """What a store holds of an experiment."""
+
+    done: set[str]  # pieces of work
+    means: list[tuple[Any, ...]]  # instance, model, hidden, inv_t, steps, method, mean F over trials, mean seconds
+    seconds: float  # that all runs took, up to the last piece of each
+
+
+class Store(Database):
+    """The results of one or more experiments."""
+
+    # thousands of small pieces would wait for the disk longer than they take to run; a killed run loses none of them,
+    # and what a power cut takes with it is done again
+    synchronous = "NORMAL"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, TABLES, later=("time",))
+        self._run = secrets.token_hex(8)
+
+    def write(self, name: str, item: str, rows: Sequence[Row], seconds: float = 0.0) -> None:
+        """Add the rows of one piece of work, all or none; the run has taken `seconds` so far."""
+        columns = len(COLUMNS) + 1
+        marks = f"({','.join('?' * columns)})"
+        with self.access("BEGIN IMMEDIATE") as db:
+            # many rows to a statement: between two of them Python lets other threads run, which takes longer than a row
+            most = db.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // columns
+            for first in range(0, len(rows), most):
+                some = rows[first : first + most]
+                values = [value for row in some for value in (name, *row)]
+                db.execute(f"INSERT OR IGNORE INTO result VALUES {','.join([marks] * len(some))}", values)
+            db.execute("INSERT OR IGNORE INTO done VALUES (?, ?)", (name, item))
+            db.execute(
+                "INSERT INTO time VALUES (?, ?, ?)"
+                " ON CONFLICT (name, run) DO UPDATE SET seconds = MAX(seconds, excluded.seconds)",
+                (name, self._run, seconds),
+            )
+
+    def read(self, name: str, experiments: int, trials: int) -> Contents:
+        """Return what is on disk (not in the memory of this connection) of the first instances of an experiment."""
+        with self.access("BEGIN", fresh=True) as db:
+            done = {item for (item,) in db.execute("SELECT item FROM done WHERE name = ?", (name,))}
+            (seconds,) = db.execute("SELECT TOTAL(seconds) FROM time WHERE name = ?", (name,)).fetchone()
+            keys = ", ".join(COLUMNS[:6])
+            number = "CASE method WHEN 'exact' THEN 1 ELSE :trials END"
+            means = db.execute(
+                f"SELECT {keys}, AVG(free_energy), AVG(seconds), COUNT(*) = {number} AND MAX(trial) = {number} - 1"
+                " AND MIN(trial) = 0 AND MAX(ABS(free_energy)) < 1e100 AND MIN(typeof(trial) = 'integer' AND"
+                " typeof(free_energy) = 'real' AND typeof(seconds) IN ('real', 'null')) FROM result"
+                f" WHERE name = :name AND instance < :experiments GROUP BY {keys} ORDER BY {keys}",
+                {"name": name, "trials": trials, "experiments": experiments},
+            ).fetchall()
+        spoilt = sum(not row[-1] for row in means)
+        if spoilt:
+            raise self.damage(f"{spoilt} results of {name} cannot be read")
+        return Contents(done, [row[:-1] for row in means], seconds)
+
+    def export(self, name: str, path: Path) -> None:
+        """Write every row of an experiment as CSV."""
+
+        def write(file: IO[bytes]) -> None:
+            text = io.TextIOWrapper(file, "utf-8", newline="")
+            writer = csv.writer(text)
+            writer.writerow(COLUMNS)
+            columns, order = ", ".join(COLUMNS), ", ".join(COLUMNS[:7])
+            with self.access("BEGIN") as db:
+                writer.writerows(db.execute(f"SELECT {columns} FROM result WHERE name = ? ORDER BY {order}", (name,)))
+            text.detach()
+
+        write_whole(path, write)

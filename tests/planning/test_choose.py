@@ -1,0 +1,216 @@
+"""Mixtures of quenches, and the second opinion: what no chain of the plain path sees is found or told."""
+
+from dataclasses import replace
+
+import networkx as nx
+import numpy as np
+import pytest
+from conftest import random_rbm, z_score
+
+import marginalis as mg
+from marginalis.engines import drive
+from marginalis.engines.plan import make_plan
+from marginalis.examples import rbm_hopfield
+from marginalis.paths.mixture import Mixture, fit_mixture
+from marginalis.planning import choose
+from marginalis.planning.choose import Panel
+from marginalis.planning.quenches import quench, quenched_mixture
+from marginalis.running.session import Workers
+
+
+def quiet(fraction):
+    pass
+
+
+def switching(visible=100, strength=2.0, seed=1, features=1):
+    """An RBM whose features switch on at β = 1: for every β < 1 the phase with one of them on has no weight."""
+    rng = np.random.default_rng(seed)
+    w = strength * np.sign(rng.normal(size=(visible, features)))
+    c = -np.log(np.cosh(w)).sum(axis=0)
+    return mg.rbm(w, np.zeros(visible), c, units=("spin", "binary"))
+
+
+MODELS = {
+    "rbm": random_rbm(np.random.default_rng(0), 6, 7),
+    "binary": random_rbm(np.random.default_rng(1), 6, 7, units="binary"),
+    "any graph": mg.from_graph(nx.wheel_graph(7)),
+    "dense": mg.from_matrix(np.triu(np.random.default_rng(2).normal(size=(8, 8)), 1)),
+    "potts": mg.potts(list(nx.wheel_graph(6).edges), 3, coupling=0.7),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("method", ["mais", "ais"])
+def test_paths_from_a_mixture_are_unbiased_on_both_engines(name, method):
+    model = MODELS[name]
+    rng = np.random.default_rng(3)
+    features = len(make_plan(model, method=method).oriented()[0].visible_bias)
+    mixture = Mixture(rng.normal(size=5), rng.normal(size=(5, features)))
+    slow, fast = (
+        drive.run(
+            replace(make_plan(model, method=method, steps=20, chains=64, seed=3, engine=engine), mixture=mixture),
+            1,
+            quiet,
+        )
+        for engine in ("numpy", "numba")
+    )
+    assert np.mean(np.abs(slow - fast) < 1e-3) >= 0.97
+    plan = replace(make_plan(model, method=method, steps=10, chains=20_000, seed=1), mixture=mixture)
+    w = drive.run(plan, 2, quiet)
+    assert abs(z_score(np.exp(w + plan.log_z0 - mg.exact_log_z(model)), 1.0)) < 4.5
+
+
+def test_a_mixture_finds_what_its_rows_hold():
+    rng = np.random.default_rng(0)
+    units = mg.rbm(np.ones((10, 1)), np.zeros(10), np.zeros(1)).visible_units
+    centres = np.sign(rng.normal(size=(2, 10)))
+    rows = centres[rng.integers(2, size=300)] * np.where(rng.random((300, 10)) < 0.05, -1.0, 1.0)
+    mixture = fit_mixture(units, rows, 8, 0.1, seed=1)
+    assert np.isclose(np.exp(mixture.log_z(units)), 1.0)  # a distribution
+    means = np.tanh(mixture.fields)
+    assert (mixture.fields[0] == 0.0).all()  # the uniform share
+    for centre in centres:
+        assert (means @ centre).max() > 8.0
+    assert np.abs(means).max() <= 0.96 + 1e-9
+
+
+def test_quenches_end_in_both_phases():
+    model = switching()
+    rows = quench(make_plan(model, method="mais-v", seed=2), Workers(2))
+    overlap = rows @ np.sign(model.weights[:, 0]) / 100
+    assert 0.05 < np.mean(overlap > 0.8) < 0.95
+
+
+@pytest.fixture
+def without_exact_sums(monkeypatch):
+    """A world in which every model is too large for an exact sum as the second opinion."""
+    monkeypatch.setattr(choose, "soon", lambda model, threads, seconds: None)
+
+
+def test_the_default_call_finds_a_hidden_phase(without_exact_sums):
+    """A plain run of 1000 steps misses it by ln 2, sure of itself; the second opinion convicts it."""
+    model = switching()
+    exact = mg.exact_log_z(model)
+    plain = [mg.estimate(model, steps=300, chains=300, seed=seed) for seed in range(5)]
+    assert sum(abs(r.log_z - exact + np.log(2.0)) < 0.1 and not r.warnings for r in plain) >= 3
+    for options in ({"chains": 500}, {"tolerance": 0.1}):
+        results = [mg.estimate(model, seed=seed, **options) for seed in range(6)]
+        assert max(abs(r.log_z - exact) / r.stderr for r in results) < 4.5
+        assert all(r.base == "quenches" for r in results)
+
+
+def test_likelihoods_ask_their_rows(monkeypatch):
+    model = switching()
+    rng = np.random.default_rng(0)
+    rows = np.concatenate(
+        [np.sign(rng.normal(size=(50, 100))), np.repeat(np.sign(model.weights[:, 0])[None], 50, axis=0)]
+    )
+    exact = mg.log_likelihood(model, rows)
+    monkeypatch.setattr("marginalis.answers.likelihood._CHEAP", 0.0)
+    result = mg.log_likelihood(model, rows, chains=500)
+    assert result.log_z_source.startswith("mais")
+    low, high = result.interval
+    assert low - (high - low) < exact.mean < high + (high - low)
+
+
+def test_the_plain_path_is_kept_where_it_does_as_well():
+    model = random_rbm(np.random.default_rng(4), 8, 10, scale=0.4)
+    result = mg.estimate(model, seed=3)
+    assert result.base == "uniform"
+    same = mg.estimate(model, seed=3, schedule="adaptive")
+    assert np.array_equal(result.log_weights, same.log_weights)
+
+
+def test_a_second_opinion_can_be_asked_for_on_any_graph(without_exact_sums):
+    panel = Panel(make_plan(MODELS["any graph"], seed=1), Workers(2), sides=True)
+    panel.choose()
+    assert [x.name for x in panel.opinions] == ["uniform", "quenches (mais)"]
+    exact = mg.exact_log_z(MODELS["any graph"])
+    assert all(abs(x.log_z - exact) < 4.5 * x.error for x in panel.opinions)
+
+
+def test_a_small_model_is_summed_for_a_second_opinion():
+    panel = Panel(make_plan(MODELS["rbm"], seed=1), Workers(2), sides=True)
+    plan = panel.choose()
+    assert [x.name for x in panel.opinions] == ["uniform", "an exact sum"]
+    assert panel.opinions[1].log_z == pytest.approx(mg.exact_log_z(MODELS["rbm"]), abs=1e-9)
+    assert plan.mixture is None
+
+
+def test_what_an_exact_sum_convicts_is_run_again_or_said(monkeypatch):
+    """Where nothing but the exact sum knows of the phase, the answer says so."""
+    model = switching()
+    exact = mg.exact_log_z(model)
+    found = mg.estimate(model, seed=1, chains=300)
+    assert abs(found.log_z - exact) < 4.5 * found.stderr
+    assert found.base == "quenches"
+    monkeypatch.setattr(choose, "quenched_mixture", lambda plan, workers: None)
+    for options in ({"chains": 300}, {"tolerance": 0.1}):
+        missed = mg.estimate(model, seed=1, **options)
+        assert abs(missed.log_z - exact + np.log(2.0)) < 0.3
+        assert any(f"an exact sum gives ln Z = {exact:.8g}" in w for w in missed.warnings)
+
+
+def test_a_mixture_fitted_to_weighted_ends_is_more_even():
+    """Quenches find the states of a cold machine, but not how much they weigh; the ends of chains know."""
+    model = rbm_hopfield(10, 20, temperature=1 / 20, seed=1)
+    panel = Panel(make_plan(model, seed=1, steps=512), Workers(2), sides=True, worth=1e4)
+    plan = panel.choose()
+    first, *_, last = (x for x in panel.opinions if x.name.startswith("quenches"))
+    assert last.unevenness < 0.5 * first.unevenness
+    assert plan.mixture is not None
+    exact = mg.exact_log_z(model)
+    found = mg.estimate(model, tolerance=0.02, seed=1)
+    assert found.base == "quenches"
+    assert abs(found.log_z - exact) < 4.5 * found.stderr
+
+
+def test_without_an_exact_sum_no_mixture_is_fitted_to_its_own_chains(without_exact_sums):
+    """What they have not seen would be lost without a sign."""
+    panel = Panel(
+        make_plan(rbm_hopfield(10, 20, temperature=1 / 20, seed=1), steps=512), Workers(2), sides=True, worth=1e4
+    )
+    panel.choose()
+    names = [x.name for x in panel.opinions]
+    assert [x for x in names if x != "biases"] == ["uniform", "quenches (mais-v)", "quenches (mais-h)"]
+
+
+def test_gaussian_units_start_from_quenches_too():
+    """Spins pull real numbers far from where the plain path starts."""
+    rng = np.random.default_rng(1)
+    w = 1.2 * rng.normal(size=(6, 12))
+    model = mg.rbm(w, np.zeros(6), np.zeros(12), units=("gaussian", "spin"), temperature=0.5)
+    options = dict(method="mais-v", steps=30, chains=1000, seed=2)
+    plain, mixed = (mg.estimate(model, base=base, **options) for base in ("uniform", "quenches"))
+    assert mixed.ess > 20 * plain.ess
+    assert abs(mixed.log_z - mg.exact_log_z(model)) < 4.5 * mixed.stderr
+
+
+def test_the_biases_are_heard_and_not_followed(without_exact_sums):
+    model = random_rbm(np.random.default_rng(1), 6, 7, units="binary")
+    panel = Panel(make_plan(model, seed=1), Workers(2), sides=False)
+    panel.choose()
+    heard = {x.name: x for x in panel.opinions}
+    assert abs(heard["biases"].log_z - mg.exact_log_z(model)) < 4.5 * heard["biases"].error
+    assert not any(x.is_open for x in [heard["biases"]])
+
+
+def test_the_pilots_say_whether_to_resample(without_exact_sums):
+    cold = mg.ising_grid((12, 12), coupling=1.5 * np.sign(np.random.default_rng(1).normal(size=(2, 12, 12))))
+    found = mg.estimate(cold, seed=1, chains=400)
+    assert found.populations == 20
+    assert mg.estimate(cold, seed=1, chains=400, resample=False).populations == 0
+    assert mg.estimate(cold, seed=1, chains=100).populations == 0  # too few in each
+    assert mg.estimate(MODELS["rbm"], seed=1).populations == 0
+
+
+def test_quenches_as_a_base():
+    model = MODELS["rbm"]
+    exact = mg.exact_log_z(model)
+    result = mg.estimate(model, base="quenches", steps=50, chains=2000, seed=1)
+    assert result.base == "quenches"
+    assert abs(result.log_z - exact) < 4.5 * result.stderr
+    one = mg.from_edges([(0, 1), (2, 3)])  # summed exactly: nothing is left to sample
+    assert quenched_mixture(make_plan(one), Workers(1)) is None
+    with pytest.raises(ValueError, match="base is 'quench'"):
+        mg.estimate(model, base="quench")

@@ -1,0 +1,294 @@
+"""Estimates to a tolerance: met, or said not to be; the answer unbiased by how it was planned."""
+
+import logging
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from conftest import moments_model, z_score
+
+import marginalis as mg
+from marginalis.engines import placement
+from marginalis.examples import rbm_gaussian, rbm_hopfield
+from marginalis.planning import work
+from marginalis.random import OPINION, PILOT, QUENCH, stream
+from marginalis.statistics import confidence
+
+
+def half_width(r):
+    return (r.interval[1] - r.interval[0]) / 2
+
+
+@pytest.mark.parametrize("tolerance", [0.1, 0.02])
+@pytest.mark.parametrize(
+    "model",
+    [
+        rbm_gaussian(10, 20, temperature=1.0, seed=1),
+        rbm_hopfield(10, 20, temperature=1 / 8, seed=1),
+        mg.ising_grid((8, 8), coupling=0.44, periodic=True),
+    ],
+    ids=["easy", "cold", "critical"],
+)
+def test_tolerance_is_met(model, tolerance):
+    r = mg.estimate(model, tolerance=tolerance)
+    assert half_width(r) <= tolerance
+    assert not r.warnings
+    assert abs(r.free_energy + mg.exact_log_z(model)) < 4.5 * r.stderr
+
+
+def test_it_says_what_it_does(caplog):
+    with caplog.at_level(logging.INFO, logger="marginalis"):
+        mg.estimate(rbm_hopfield(10, 20, temperature=1 / 4), tolerance=0.05)
+    text = caplog.text
+    assert "pilot: 64 steps" in text
+    assert "then: " in text
+
+
+def test_populations_where_many_steps_leave_the_weights_uneven(monkeypatch):
+    """As the pilots say, or as asked; never where that is refused."""
+    monkeypatch.setattr(work, "_RESAMPLED_FROM", 32)
+    monkeypatch.setattr(work, "_RESAMPLED_ABOVE", 32)
+    model = mg.ising_grid((8, 8), coupling=0.6, periodic=True)
+    exact = mg.exact_log_z(model)
+    found = mg.estimate(model, tolerance=0.1, base="uniform")
+    assert found.populations == len(found.log_weights) >= 32
+    assert found.chains == 32 * found.populations
+    assert half_width(found) <= 0.1
+    assert abs(found.log_z - exact) < 4.5 * found.stderr
+    assert mg.estimate(model, tolerance=0.2, base="uniform", resample=False).populations == 0
+    monkeypatch.undo()
+    easy = mg.rbm(0.1 * np.ones((6, 8)), np.zeros(6), np.zeros(8))
+    assert mg.estimate(easy, tolerance=0.1).populations == 0
+    assert mg.estimate(easy, tolerance=0.1, resample=0.7).populations >= 32
+
+
+def test_a_mixture_that_does_not_keep_its_promise_is_left(monkeypatch):
+    monkeypatch.setattr(work, "_EVEN_ENOUGH", -1.0)
+    monkeypatch.setattr(work, "_MOST_STEPS", 2048)
+    model = rbm_hopfield(10, 20, temperature=1 / 8, seed=1)
+    r = mg.estimate(model, tolerance=0.1, base="quenches", resample=False)
+    assert r.base == "uniform"
+    assert abs(r.log_z - mg.exact_log_z(model)) < 4.5 * r.stderr
+
+
+def test_budget_runs_out():
+    model = mg.ising_grid((32, 32), coupling=0.44, periodic=True)
+    r = mg.estimate(model, tolerance=1e-4, budget=0.5)
+    assert any("the budget of 0.5 s ran out" in w for w in r.warnings)
+    assert half_width(r) > 1e-4
+    assert r.seconds < 30  # a hang would be noticed; how long it takes is the machine's affair
+
+
+def test_result_does_not_depend_on_threads():
+    model = rbm_hopfield(8, 12, temperature=1 / 4)
+    one, two = (mg.estimate(model, tolerance=0.05, threads=threads) for threads in (1, 2))
+    assert np.array_equal(one.log_weights, two.log_weights)
+
+
+def test_what_is_given_stays():
+    model = rbm_gaussian(8, 12, temperature=0.5)
+    r = mg.estimate(model, tolerance=0.05, steps=77)
+    assert r.steps == 77
+    assert half_width(r) <= 0.05
+    betas = np.linspace(0, 1, 41) ** 1.2
+    assert mg.estimate(model, tolerance=0.05, schedule=betas).steps == 40
+    linear = mg.estimate(model, tolerance=0.05, schedule="linear", method="ais", transition="metropolis")
+    assert (linear.method, linear.transition) == ("ais", "metropolis")
+    again = mg.estimate(
+        model, steps=linear.steps, chains=linear.chains, schedule="linear", method="ais", transition="metropolis"
+    )
+    assert np.array_equal(linear.log_weights, again.log_weights)
+
+
+def test_there_is_an_end(monkeypatch):
+    """More accuracy than any number of chains would give: the answer says so."""
+    monkeypatch.setattr("marginalis.planning.work._MOST_CHAINS", 2000)
+    r = mg.estimate(rbm_hopfield(8, 12, temperature=1 / 4), tolerance=1e-5, steps=20)
+    assert r.chains == 2000
+    assert any("as many chains as there may be" in w for w in r.warnings)
+
+
+def test_exact_models_take_no_time():
+    r = mg.estimate(mg.from_edges([(0, 1), (2, 3)]), tolerance=1e-6)
+    assert half_width(r) == 0.0
+
+
+def test_z_stays_unbiased():
+    """Schedule, K and N differ from seed to seed; the mean of Ẑ does not."""
+    model = moments_model()
+    ratio = math.exp(mg.exact_log_z(model)) / 2**5
+    runs = [mg.estimate(model, tolerance=0.2, seed=seed, schedule="adaptive") for seed in range(200)]
+    assert len({r.steps for r in runs}) > 1
+    assert abs(z_score([np.exp(r.log_weights).mean() for r in runs], ratio)) < 4.5
+    covered = sum(r.interval[0] <= -mg.exact_log_z(model) <= r.interval[1] for r in runs)
+    assert abs(covered - 190) <= 3.5 * math.sqrt(200 * 0.05 * 0.95)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(tolerance=0), "tolerance is 0; it must be positive"),
+        (dict(tolerance=-1.0), "tolerance is -1.0"),
+        (dict(tolerance="x"), "tolerance"),
+        (dict(tolerance=0.1, budget=0), "budget is 0"),
+        (dict(budget=3), "budget goes with tolerance"),
+        (dict(tolerance=0.1, chains=10), "tolerance chooses the chains itself"),
+        (dict(tolerance=0.1, steps=0), "steps"),
+        (dict(tolerance=1e-200), "tolerance is 1e-200; F is of the size of"),
+        (dict(tolerance=5e-324, budget=1e-3), "tolerance is 4.94066e-324"),
+        (dict(tolerance=math.inf), "tolerance is inf; it must be finite"),
+        (dict(tolerance=0.1, budget=math.nan), "budget is nan; it must be finite"),
+    ],
+)
+def test_bad_arguments(options, message):
+    with pytest.raises(ValueError, match=message):
+        mg.estimate(rbm_gaussian(4, 5), **options)
+
+
+def test_pilots_are_no_chains_of_the_answer(plans):
+    model = rbm_hopfield(10, 20, temperature=1 / 8, seed=1)
+    r = mg.estimate(model, tolerance=0.05, seed=4, first_chain=500, base="uniform")
+    own = stream(4, PILOT)
+    pilots, answers = [p for p in plans if p.seed == own], [p for p in plans if p.seed == 4]
+    assert own != 4
+    assert len(pilots) + len(answers) == len(plans)
+    assert [p.first_chain for p in pilots] == np.cumsum([0] + [p.chains for p in pilots])[:-1].tolist()
+    assert answers[0].first_chain == 500
+    assert len(r.log_weights) == sum(count for _, _, count in r.record.runs)
+    # the same plan by hand
+    _, first, count = r.record.runs[0]
+    again = mg.estimate(model, schedule=answers[-1].betas, chains=count, first_chain=first, seed=4)
+    assert np.array_equal(again.log_weights, r.log_weights[: again.chains])
+    # short steps first, where the weights of a cold model change most
+    assert r.schedule == "adaptive"
+    assert np.interp(0.5, np.linspace(0, 1, r.steps + 1), answers[-1].betas) < 0.4
+
+
+def test_opinions_are_no_chains_of_the_answer(plans):
+    """Where the path is left open, all that is run before the choice has streams of its own."""
+    r = mg.estimate(rbm_hopfield(10, 20, temperature=1 / 20, seed=1), tolerance=0.02, seed=4, first_chain=500)
+    others = {stream(4, purpose) for purpose in (PILOT, QUENCH, OPINION)}
+    assert {p.seed for p in plans} == {4} | others
+    answers = [p for p in plans if p.seed == 4]
+    assert answers == plans[-len(answers) :]
+    assert [(p.first_chain, p.chains) for p in answers][-1] == r.record.runs[-1][1:]
+    assert min(p.first_chain for p in answers) == 500
+
+
+def test_an_opinion_is_the_first_pilot(plans, monkeypatch):
+    """Where its weights are even, the answer comes next; else pilots with more steps."""
+    even = rbm_gaussian(8, 12, temperature=0.5, seed=1)
+    mg.estimate(even, tolerance=0.05, seed=4)
+    assert [p.chains for p in plans if p.seed == stream(4, PILOT)] == [1]  # the first look
+    asked, answer = next(p for p in plans if p.seed == stream(4, OPINION)), plans[-1]
+    assert np.array_equal(asked.betas, np.linspace(0, 1, asked.steps + 1))
+    assert not np.allclose(answer.betas, np.linspace(0, 1, answer.steps + 1))
+    plans.clear()
+    mg.estimate(rbm_hopfield(10, 20, temperature=1 / 4, seed=1), tolerance=0.1, seed=4)
+    assert min(p.steps for p in plans if p.seed == stream(4, PILOT) and p.chains > 1) > asked.steps
+
+
+def test_a_mixture_that_is_far_off_is_given_up(plans, monkeypatch):
+    monkeypatch.setattr(work, "_BROKEN", 0.0)
+    monkeypatch.setattr(confidence, "warnings_of", lambda log_weights: ())
+    monkeypatch.setattr(work, "_FAR_OFF", 0.0)
+    model = rbm_hopfield(10, 20, temperature=1 / 8, seed=1)
+    r = mg.estimate(model, tolerance=0.2, base="quenches")
+    assert r.base == "uniform"
+    assert any(p.mixture is not None for p in plans)
+
+
+def test_the_plan_is_usually_enough(plans):
+    """Nine tenths of the tolerance are aimed at, so that few runs need more chains."""
+    model = rbm_gaussian(8, 12, temperature=0.5, seed=1)
+    runs = [mg.estimate(model, tolerance=0.01, steps=40, seed=seed) for seed in range(20)]
+    assert np.mean([len(r.record.runs) == 1 for r in runs]) > 0.7
+    assert np.mean([half_width(r) for r in runs]) > 0.75 * 0.01  # nor many more than needed
+
+
+def test_more_chains_are_joined(monkeypatch):
+    """Pilots that promise too much: the chains that were run count, with those that had to be added."""
+    monkeypatch.setattr(work, "_MARGIN", 2.0)
+    r = mg.estimate(rbm_gaussian(8, 12, temperature=0.5, seed=1), tolerance=0.03, steps=40)
+    assert half_width(r) <= 0.03
+    assert len(r.record.runs) > 1
+    assert r.record.runs[0][1] == 0
+    assert all(a[1] + a[2] == b[1] for a, b in zip(r.record.runs, r.record.runs[1:], strict=False))
+    assert r.chains == sum(count for _, _, count in r.record.runs)
+
+
+def test_doubts_lead_to_new_pilots(plans, monkeypatch):
+    """An answer that is doubted is not given: pilots with more steps go first, and then other chains."""
+    warnings_of, heard = confidence.warnings_of, []
+
+    def doubt_once(log_weights):
+        heard.append(len(log_weights))
+        return ("not quite sure",) if len(heard) == 1 else warnings_of(log_weights)
+
+    monkeypatch.setattr(confidence, "warnings_of", doubt_once)
+    r = mg.estimate(rbm_gaussian(8, 12, temperature=0.5, seed=1), tolerance=0.05)
+    first = next(k for k, p in enumerate(plans) if p.seed == 0)
+    assert plans[first + 1].seed == stream(0, PILOT)
+    assert plans[first + 1].steps == 4 * plans[first].steps
+    assert r.warnings == ()
+    assert r.record.runs[0][1] == heard[0]
+
+
+def test_batches_change_nothing(plans, monkeypatch):
+    model = rbm_gaussian(8, 12, temperature=0.5, seed=1)
+    options = dict(tolerance=0.01, steps=40, schedule="linear")
+    at_once = mg.estimate(model, **options)
+    monkeypatch.setattr(work, "_SHORT", 0.0)  # everything takes long
+    plans.clear()
+    parts = mg.estimate(model, budget=600.0, **options)
+    assert next(p.chains for p in plans if p.seed == 0) == 256 < parts.chains
+    assert np.array_equal(parts.log_weights, at_once.log_weights)
+
+
+@pytest.mark.parametrize("options", [{}, dict(budget=1e308), dict(budget=1e-300), dict(steps=5)])
+@pytest.mark.parametrize("tolerance", [1e154, 1e308])
+def test_any_tolerance_is_a_number(tolerance, options):
+    r = mg.estimate(rbm_gaussian(4, 5), tolerance=tolerance, **options)
+    assert half_width(r) < 1.0
+    assert r.chains == 512  # as many again, for next to nothing
+
+
+def test_a_budget_does_not_pay_for_the_start(monkeypatch):
+    """Import and compilation may take seconds: the clock starts when they are over."""
+    now, run = [0.0], work.run_plan
+
+    def slow(plan, *rest):
+        now[0] += 100.0 if plan.chains == 1 else 0.0  # the first look
+        return run(plan, *rest)
+
+    class Clock:
+        perf_counter = staticmethod(lambda: now[0])
+
+    monkeypatch.setattr(work, "run_plan", slow)
+    monkeypatch.setattr(work, "time", Clock)
+    r = mg.estimate(rbm_gaussian(8, 12, temperature=0.5), tolerance=0.05, budget=1.0)
+    assert r.warnings == ()
+    assert half_width(r) <= 0.05
+    assert r.seconds >= 100.0
+
+
+def test_rounding_ends_the_search(monkeypatch):
+    """More chains would not help: it stops and says so, and keeps what else there is to say."""
+    run = work.run_plan
+
+    def coarse(plan, *rest):
+        return replace(run(plan, *rest), rounding=0.5, notes=("something",))
+
+    monkeypatch.setattr(work, "run_plan", coarse)
+    r = mg.estimate(rbm_gaussian(4, 5), tolerance=0.1)
+    assert r.notes == ("something", "rounding allows no less: the interval is ± 0.5, and the tolerance 0.1")
+    assert r.chains <= 1000
+
+
+def test_single_precision_gives_way(monkeypatch, plans):
+    """Where its rounding alone is wider than the tolerance."""
+    monkeypatch.setattr(placement, "_SINGLE", 1e-2)
+    r = mg.estimate(rbm_gaussian(8, 12, temperature=0.2), tolerance=0.05, base="uniform")
+    assert half_width(r) <= 0.05
+    assert {plan.precision for plan in plans[2:]} == {"double"}

@@ -1,0 +1,22 @@
+"""Exact values of the experiments, each once."""
+
+from unittest import mock
+
+import pytest
+
+from marginalis.studies import sampling
+
+
+@pytest.fixture(autouse=True, scope="package")
+def exact_once():
+    """Sum each model once: the same few come in many of these tests, and the sum takes longest."""
+    known, real = {}, sampling.exact_log_z
+
+    def exact(model, **options):
+        key = model.weights.tobytes(), model.visible_bias.tobytes(), model.hidden_bias.tobytes(), model.temperature
+        if key not in known:
+            known[key] = real(model, **options)
+        return known[key]
+
+    with mock.patch.object(sampling, "exact_log_z", exact):
+        yield

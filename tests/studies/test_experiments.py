@@ -1,0 +1,142 @@
+"""The paper's experiments at small size: numbers and orderings."""
+
+import csv
+import json
+import math
+
+import numpy as np
+import pytest
+from conftest import command
+
+from marginalis.studies import EXPERIMENTS, reproduce, table1
+from marginalis.studies.sampling import Setting, derive, exact_row, make_model, sample_rows
+from marginalis.studies.table1 import INV_T, PRINTED, STEPS
+
+
+def cli(*args, **options):
+    return command("reproduce", *args, **options)
+
+
+def test_the_printed_table_is_consistent():
+    """Every printed row obeys the orderings of Theorem 2, so it was copied without slips of order."""
+    for true, ais, mais in PRINTED.values():
+        assert all(a >= m >= true for a, m in zip(ais, mais, strict=True))
+        assert list(ais) == sorted(ais, reverse=True)
+    assert set(PRINTED) == set(INV_T)
+
+
+def test_table1_agrees_where_it_should(tmp_path, monkeypatch):
+    """At 1/T ≤ 1 a small run agrees with the printed means, and the orderings hold within error."""
+    some = (0.4, 1.0, 4.0, 8.0)  # of the temperatures
+    monkeypatch.setattr(table1, "INV_T", some)
+    (result,) = reproduce("table1", experiments=6, chains=1000, out=tmp_path)
+    rows = {(r["inv_t"], r["steps"], r["method"]): r for r in result.rows}
+    assert len(rows) == 4 * 7
+    for inv_t in some:
+        assert abs(rows[inv_t, None, "true"]["z"]) < 4.5
+        for steps in STEPS:
+            ais, mais = (rows[inv_t, steps, m] for m in ("ais", "mais"))
+            assert ais["error"] > mais["error"] - 4.5 * math.hypot(ais["error_stderr"], mais["error_stderr"])
+            assert mais["error"] > -4.5 * mais["error_stderr"]
+            if inv_t <= 1:
+                assert abs(ais["z_error"]) < 4.5
+                assert abs(mais["z_error"]) < 4.5
+    assert rows[8.0, 10, "ais"]["printed"] == -3.70846
+    assert rows[8.0, 10, "ais"]["printed_error"] == pytest.approx(0.09435)
+
+
+def test_both_estimates_of_one_run_are_those_of_separate_runs():
+    setting = Setting(0, "hopfield", 40, 2.0)
+    model = make_model("x", 0, setting)
+    both = sample_rows(model, setting, 20, ("ais", "mais"), 5, 64, trials=3)
+    alone = sample_rows(model, setting, 20, ("ais",), 5, 64, trials=3)
+    alone += sample_rows(model, setting, 20, ("mais",), 5, 64, trials=3)
+    assert [row[:-1] for row in both] == [row[:-1] for row in alone]  # the last is the time it took
+    assert {r.trial for r in both} == {0, 1, 2}
+    assert exact_row(model, setting).method == "exact"
+
+
+def test_seeds_are_unrelated():
+    assert derive(0, "a", 1) != derive(0, "a", 2) != derive(1, "a", 2)
+    a, b = (make_model("x", 0, Setting(0, "gaussian", 40, t)) for t in (1.0, 8.0))
+    assert np.array_equal(a.weights, b.weights)
+    assert not np.array_equal(a.weights, make_model("x", 0, Setting(1, "gaussian", 40, 1.0)).weights)
+
+
+@pytest.mark.parametrize("name", ["ape-temperature", "size-ratio", "convergence"])
+def test_each_figure_at_small_size(tmp_path, name):
+    (result,) = reproduce(name, experiments=2, chains=64, out=tmp_path)
+    assert result.rows
+    assert all(np.isfinite(r["mean"]) and r["experiments"] == 2 for r in result.rows)
+    assert result.figure.read_bytes().startswith(b"\x89PNG")
+    with open(tmp_path / f"{name}.csv", newline="") as file:
+        assert len(list(csv.DictReader(file))) == len(result.rows)
+    page = (tmp_path / "report.html").read_text()
+    assert "data:image/png;base64" in page
+    assert result.experiment.title in page
+
+
+def test_command_line(tmp_path):
+    out = tmp_path / "out"
+    done = cli("size-ratio", "--experiments", 1, "--chains", 32, "--out", out, "--json", "--csv")
+    assert done.returncode == 0
+    rows = json.loads(done.stdout, parse_constant=pytest.fail)["rows"]
+    assert {"alpha", "inv_t", "steps", "method", "mean", "stderr"} <= set(rows[0])
+    with open(out / "size-ratio-runs.csv", newline="") as file:
+        assert len(list(csv.DictReader(file))) == 5 * 3 * (1 + 3 * 2)
+    again = cli("size-ratio", "--experiments", 1, "--chains", 32, "--out", out)
+    assert again.returncode == 2
+    assert "add --resume" in again.stderr
+    other = cli("size-ratio", "--experiments", 1, "--chains", 33, "--seed", 4, "--out", out, "--resume")
+    assert other.returncode == 2
+    assert "chains was 32, is 33; seed was 0, is 4" in other.stderr
+    unknown = cli("table2", "--out", tmp_path / "no")
+    assert unknown.returncode == 2
+    assert "table1, ape-temperature, size-ratio, convergence, all" in unknown.stderr
+
+
+def test_an_interrupt_does_not_wait_for_the_pieces_in_hand(tmp_path):
+    """These would take minutes."""
+
+    def tick(fraction):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reproduce("convergence", experiments=1, chains=10**6, out=tmp_path, threads=2, progress=tick)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_the_table_fits_a_terminal(tmp_path, monkeypatch, encoding):
+    monkeypatch.setenv("COLUMNS", "80")
+    done = cli("table1", "--experiments", 2, "--chains", 16, "--out", tmp_path, encoding=encoding)
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    starts = [i for i, line in enumerate(lines) if line.split()[:3] == ["1/T", "K", "method"]]
+    assert [lines[i].split()[3:] for i in starts] == [
+        ["mean", "error", "paper", "paper"],
+        ["error", "error", "paper", "error"],
+    ]
+    first = lines[starts[0] + 1].split()
+    assert first[:2] == ["0.2", "true"]
+    assert float(first[2]) == pytest.approx(-0.6976, abs=1e-3)
+    assert first[4] == "-0.69759"
+    assert len(lines[starts[0] + 1 :]) > 49
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [(dict(experiments=0), "experiments is 0"), (dict(chains=0), "chains is 0")]
+)
+def test_bad_numbers_leave_no_store(tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        reproduce("table1", out=tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_names_and_defaults_are_the_papers():
+    assert {name: (e.experiments, e.chains) for name, e in EXPERIMENTS.items()} == {
+        "table1": (1000, 1000),
+        "ape-temperature": (1000, 1000),
+        "size-ratio": (4000, 1000),
+        "convergence": (1000, 10000),
+    }
