@@ -82,13 +82,12 @@ def test_lattices_of_one_coupling(roomy, monkeypatch, name, draws):
 
 def test_sparse_graphs(roomy):
     """Any couplings, with fields or without; neighbours up to eight."""
-    rng = np.random.default_rng(6)
-    grid = mg.ising_grid((9, 23), coupling=(rng.normal(size=(9, 22)), rng.normal(size=(8, 23))), field=0.3)
-    found = agree(grid, sites, method="ais", base="biases")
+    found = agree(grid(), sites, method="ais", base="biases")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lattice, "_MOST_WARPS", 2)
         patch.setattr(lattice, "MOST_INSIDE", 0)
-        assert np.array_equal(found, agree(grid, sites, method="ais", base="biases"))
+        assert np.array_equal(found, agree(grid(), sites, method="ais", base="biases"))
+    rng = np.random.default_rng(7)
     edges = [(i, 70 + (i + apart) % 70) for i in range(70) for apart in (0, 7, 13, 20, 31)]
     graph = mg.from_edges(edges, coupling=0.3 * rng.normal(size=len(edges)))
     agree(graph, sites, 5e-5, precision="single", resample=0.9, populations=5)
@@ -180,6 +179,38 @@ def test_a_hundred_steps_in_single_precision(roomy, model):
     assert plan.precision == "single"
     apart = np.abs(log_weights(plan, "cuda") - log_weights(plan, "numpy"))
     assert np.mean(apart < 1e-3) >= 0.98
+
+
+def grid(rows=9, columns=23):
+    """A lattice with random couplings and a field."""
+    rng = np.random.default_rng(6)
+    couplings = rng.normal(size=(rows, columns - 1)), rng.normal(size=(rows - 1, columns))
+    return mg.ising_grid((rows, columns), coupling=couplings, field=0.3)
+
+
+def potts():
+    """A small Potts machine."""
+    rng = np.random.default_rng(4)
+    return mg.rbm(rng.normal(size=(9, 6)), rng.normal(size=9), rng.normal(size=6), units="categorical:3")
+
+
+DRIFTING = {"small": MIXED, "large": random_rbm(np.random.default_rng(8), 100, 9, scale=0.4), "sites": grid()}
+DRIFTING |= {"general": glass(), "categorical": potts()}
+
+
+@pytest.mark.parametrize("name", DRIFTING)
+@pytest.mark.parametrize("base", ["uniform", "biases"])
+def test_single_precision_does_not_drift(roomy, name, base):
+    """What rounding does to a chain that takes the same way is as small after many steps as after few.
+
+    A division that is wrong by a last digit on one side would add 6e-8 to every logarithm of every step.
+    """
+    few = 40 if name in ("large", "sites") else 300  # these take a logarithm for every four units
+    steps, chains = (few, 32) if roomy is HOST else (30_000, 4096)
+    plan = make_plan(DRIFTING[name], steps=steps, chains=chains, seed=3, base=base, precision="single", engine="cuda")
+    assert plan.precision == "single"
+    apart = log_weights(plan, "cuda") - log_weights(replace(plan, precision="double"), "cuda")
+    assert abs(np.median(apart)) < (1.2e-5 if roomy is HOST else 3e-5)
 
 
 def test_bands_of_a_deep_model(on, monkeypatch):

@@ -64,13 +64,14 @@ FORCED float power(float x)
 }
 FORCED double power(double x) { return exp2(x); }
 
-// a/b, to a last digit or two; neither is very small or very large
+// a/b, to a last digit or two; neither is very small or very large. The host is as coarse as a GPU may be, and always on
+// the same side, so that the tests see what this does to sums of many steps.
 FORCED float quotient(float a, float b)
 {
 #ifdef __CUDACC__
     return __fdividef(a, b);
 #else
-    return a / b;
+    return a * nextafterf(1.0f / b, 0.0f);
 #endif
 }
 FORCED double quotient(double a, double b) { return a / b; }
@@ -89,22 +90,23 @@ FORCED u32 sign_word(double x)
     return (u32)(same.bits >> 32);
 }
 
-// ln x of a positive normal number, to all digits near 1, too: x = 2^n·m, ln m = 2 artanh((m − 1)/(m + 1))
-FORCED float logarithm(float x)
+// ln(top/bottom) of positive normal numbers: top = 2^n·m·bottom, ln m = 2 artanh((m − 1)/(m + 1)). It is found from the
+// difference of the two, so that its error is relative: a step's increment is as small as the step, and a quotient that
+// is rounded beside 1 would add its own bias to every step.
+FORCED float log_ratio(float top, float bottom)
 {
-    union { float number; int bits; } low, whole, part;
-    low.number = 0.70710678f;
-    whole.number = x;
-    int shifted = whole.bits - low.bits;
-    part.bits = (shifted & 0x7fffff) + low.bits;
-    float s = quotient(part.number - 1.0f, part.number + 1.0f), q = s * s;
+    union { float number; int bits; } part, below;
+    part.number = top, below.number = bottom;
+    int n = (part.bits - below.bits + (1 << 22)) >> 23;
+    part.bits -= n << 23; // now between 2/3 and 3/2 of `bottom`: their difference is exact
+    float s = quotient(part.number - bottom, part.number + bottom), q = s * s;
     float series = fmaf(q, 2.0f / 9.0f, 2.0f / 7.0f);
     series = fmaf(series, q, 2.0f / 5.0f);
     series = fmaf(series, q, 2.0f / 3.0f);
     series = fmaf(series, q, 2.0f);
-    return fmaf((float)(shifted >> 23), 0.69314718f, s * series);
+    return fmaf((float)n, 0.69314718f, s * series);
 }
-FORCED double logarithm(double x) { return log(x); }
+FORCED double log_ratio(double top, double bottom) { return log(top / bottom); }
 
 #define TWICE_LOG2_E ((real)2.8853900817779268)
 #define LOG2_E ((real)1.4426950408889634)

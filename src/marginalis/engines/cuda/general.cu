@@ -96,7 +96,7 @@ FORCED real normal(u32 word)
     real p = uniform(word < other ? word : other), sign = word < other ? (real)-1 : (real)1;
     real q = p - (real)0.5, r = multiply_add(q * q, (real)-1, (real)0.180625);
     if (-q <= (real)0.425) return sign * (real)-1 * (q * (horner(r, near_top) / horner(r, near_bottom)));
-    real s = (real)sqrt(-logarithm(p)) - (real)1.6;
+    real s = (real)sqrt(-log_ratio(p, (real)1)) - (real)1.6;
     return sign * (horner(s, far_top) / horner(s, far_bottom));
 }
 
@@ -151,7 +151,7 @@ FORCED void flip(const Chain &c, const Lists &up, real *y, int n, int unit, real
     int first = LENGTH_UP ? unit * LENGTH_UP : up.at[unit], end = LENGTH_UP ? first + LENGTH_UP : up.at[unit + 1];
     for (int p = first; p < end; ++p) {
         real a = y[up.from[p] * c.pitch], b = multiply_add(up.w[p], change, a);
-        if (p > first && (p - first) % FLUSH == 0) gain += logarithm(top / bottom), top = bottom = (real)1;
+        if (p > first && (p - first) % FLUSH == 0) gain += log_ratio(top, bottom), top = bottom = (real)1;
         gain += size_of(b) - size_of(a);
         real e = boltzmann(b), e_before = boltzmann(a);
         top = multiply_add(top, e, top), bottom = multiply_add(bottom, e_before, bottom);
@@ -237,12 +237,12 @@ extern "C" __global__ void BOUNDS anneal(
                 real most, most_before, total = of.sum(beta, &most), total_before = of.sum(beta_before, &most_before);
                 weight += (double)(most - most_before);
                 top *= total, bottom *= total_before;
-                if (j % FEW == FEW - 1) weight += (double)logarithm(top / bottom), top = bottom = (real)1;
+                if (j % FEW == FEW - 1) weight += (double)log_ratio(top, bottom), top = bottom = (real)1;
                 if (joint) drawn += (double)of.slope(of.pick(beta_before, most_before, total_before, earlier.w[j % 4]));
                 int chosen = of.pick(beta, most, total, words.w[j % 4]);
                 for (int f = 0; f < of.count; ++f) put(c, n + starts_h[j] + f, f == chosen ? (real)1 : (real)0);
             }
-            weight += (double)logarithm(top / bottom);
+            weight += (double)log_ratio(top, bottom);
         } else {
             real linear = (real)0, top = (real)1, bottom = (real)1, with_h = (real)0;
             for (int tile = 0; 4 * tile < m; ++tile) {
@@ -269,12 +269,12 @@ extern "C" __global__ void BOUNDS anneal(
 #pragma unroll
                 for (int i = 0; i < 4; ++i) put(c, n + 4 * tile + i, h[i]);
                 if (tile % (FLUSH / 4) == FLUSH / 4 - 1) {
-                    weight += (double)linear * difference + (double)logarithm(top / bottom);
+                    weight += (double)linear * difference + (double)log_ratio(top, bottom);
                     drawn += (double)with_h;
                     linear = with_h = (real)0, top = bottom = (real)1;
                 }
             }
-            weight += (double)linear * difference + (double)logarithm(top / bottom);
+            weight += (double)linear * difference + (double)log_ratio(top, bottom);
             drawn += (double)with_h;
         }
         if (joint) on_joint += (rise_v + drawn) * difference;
@@ -290,7 +290,7 @@ extern "C" __global__ void BOUNDS anneal(
                 of.set(z, -logit, logit);
             }
             real most, most_before, total = of.sum(beta, &most), total_before = of.sum(beta_before, &most_before);
-            double release = (double)(most - most_before) + (double)logarithm(total / total_before);
+            double release = (double)(most - most_before) + (double)log_ratio(total, total_before);
             weight += release, on_joint += release;
             words = philox(c.number, k, 0, SIDE_MIXTURE, keys);
             pull = pulls + (long)of.pick(beta, most, total, words.w[0]) * n;

@@ -188,7 +188,7 @@ FORCED void draw_four(
         // no branches: so the arithmetic of several chains is interleaved
         const int there = at < side.units ? -1 : 0;
         if (summed) {
-            int gain = rounded(multiply_add(linear, step_size, logarithm(quotient(top, bottom))) * gains.unit);
+            int gain = rounded(multiply_add(linear, step_size, log_ratio(top, bottom)) * gains.unit);
             drawn.gain[i] += gain & there;
 #ifdef JOINT
             drawn.with_h[i] += rounded(on_joint * step_size * gains.unit) & there;

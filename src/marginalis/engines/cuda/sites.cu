@@ -107,7 +107,7 @@ FORCED void sweep_h(const Run &run, const Side &side, double difference, double 
 #endif
             WRITE_BIT(side.own[unit], run.lane, spin_up(now, e, words.w[i]));
         }
-        *weight += rounded((double)linear * difference + (double)logarithm(quotient(top, bottom)), grid);
+        *weight += rounded((double)linear * difference + (double)log_ratio(top, bottom), grid);
 #ifdef JOINT
         *joint += rounded((double)drawn * difference, grid);
 #endif

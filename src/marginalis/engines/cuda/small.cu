@@ -86,7 +86,7 @@ FORCED u32 draw_v(const Step &step, real slope, const real *base, u32 word)
 FORCED void add_step(Sums sums, real linear, double difference, double grid, double *weight, double *joint)
 {
     double rise_v = (double)linear * difference;
-    double part = rise_v + (double)sums.linear * difference + (double)logarithm(quotient(sums.top, sums.bottom));
+    double part = rise_v + (double)sums.linear * difference + (double)log_ratio(sums.top, sums.bottom);
     *weight += (part + grid) - grid;
 #ifdef JOINT
     *joint += ((rise_v + (double)sums.drawn * difference) + grid) - grid;
