@@ -20,7 +20,7 @@ _EPS = 2.0**-52
 _SINGLE = 3e-6  # relative error of log-weights in single precision; seen: 1.7e-6, where all couplings round alike
 
 
-# On a CPU, a logarithm of the quotient of two products adds a bias of its own to a log-weight, at every step. Seen: 2e-9.
+# On a CPU, the logarithm of a quotient adds a bias of its own to a log-weight at every step. Seen: 2e-9.
 _BIAS_OF_LOGARITHM = 4e-9
 _PER_LOGARITHM = 64, 4  # Summed-out variables whose factors go into one such product: of two states, of more.
 
