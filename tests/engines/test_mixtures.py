@@ -173,3 +173,17 @@ def test_any_graph_is_unbiased(name):
     start, _ = sample_visible(plan.oriented()[0], 11, np.arange(20_000, dtype=np.uint64))
     back = log_weights(plan.reversed(start), "numba", 2)
     assert abs(z_score(np.exp(back - plan.log_z0 + mg.exact_log_z(ANY[name])), 1.0)) < 4.5
+
+
+@pytest.mark.parametrize("method", ["mais-v", "mais-h", "ais"])
+def test_tables_find_the_fields_of_many_components(method):
+    rng = np.random.default_rng(0)
+    model = random_rbm(rng, 150, 130, units="binary", scale=0.1)
+    plan = make_plan(model, method=method, steps=10, chains=48, seed=3)
+    sides = plan.oriented()[0].visible_bias, plan.oriented()[0].hidden_bias
+    mixture = Mixture(rng.normal(size=37), *(rng.normal(scale=0.3, size=(37, len(x))) for x in sides))
+    plan = replace(plan, mixture=mixture)
+    assert np.allclose(log_weights(plan, "numpy"), log_weights(plan, "numba"), atol=1e-4)
+    start = rng.integers(2, size=(48, len(sides[0]))).astype(float)
+    back = plan.reversed(start)
+    assert np.mean(np.abs(log_weights(back, "numpy") - log_weights(back, "numba")) < 1e-3) >= 0.97

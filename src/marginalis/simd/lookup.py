@@ -115,6 +115,27 @@ def looked_up(typingctx: Any, table: Any, index: Any) -> Any:
 
 
 @intrinsic
+def entry_of(typingctx: Any, table: Any, at: Any, registers: Any, index: Any) -> Any:
+    """Return each lane's entry of a table of numbers that fills so many registers, from position `at`."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.FloatType() if table.dtype == types.float32 else _I32
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        at, registers = (context.cast(builder, args[i], sig.args[i], types.intp) for i in (1, 2))
+        found = cgutils.alloca_once_value(builder, ir.Constant(_WORDS, None))
+        register_of = builder.lshr(args[3], ir.Constant(_WORDS, [LANES.bit_length() - 1] * LANES))
+        with cgutils.for_range(builder, registers, intp=at.type) as loop:
+            here = builder.add(at, builder.mul(loop.index, ir.Constant(at.type, LANES)))
+            place = builder.bitcast(builder.gep(data, [here], source_etype=kind), _WORDS.as_pointer())
+            entry = _permute(builder, builder.load(place, align=ALIGNMENT, typ=_WORDS), args[3])
+            mine = builder.icmp_unsigned("==", register_of, broadcast(builder, builder.trunc(loop.index, _I32)))
+            builder.store(builder.select(mine, entry, builder.load(found, typ=_WORDS)), found)
+        return builder.bitcast(builder.load(found, typ=_WORDS), ir.VectorType(kind, LANES))
+
+    return Vector(table.dtype)(table, at, registers, index), emit
+
+
+@intrinsic
 def as_words(typingctx: Any, x: Any) -> Any:
     """Return bytes as words."""
     return Vector(types.uint32)(x), lambda context, builder, sig, args: builder.zext(args[0], _WORDS)

@@ -44,6 +44,12 @@ def above(typingctx: Any, x: Any, y: Any) -> Any:
 
 
 @intrinsic
+def same(typingctx: Any, x: Any, y: Any) -> Any:
+    """Whether two words are equal, lane by lane."""
+    return Vector(types.boolean)(x, y), lambda context, builder, sig, args: builder.icmp_unsigned("==", *args)
+
+
+@intrinsic
 def square_root(typingctx: Any, x: Any) -> Any:
     """√x."""
     return x(x), lambda context, builder, sig, args: call(builder, "sqrt", args[0])

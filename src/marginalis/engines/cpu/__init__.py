@@ -15,7 +15,7 @@ from .graph_population import GraphPopulation
 from .graph_population import prepare as prepare_graph
 from .lattice_population import LatticePopulation, prepare_lattice, serves_words
 from .planes_population import GROUP, PlanesPopulation, chains_of_planes, prepare_planes
-from .population import Population, chains_together, prepare
+from .population import Population, chains_together, prepare, serves
 from .table_kernel import ABREAST
 from .table_population import TablePopulation, keeps_tables
 
@@ -28,8 +28,8 @@ _compiled: set[Any] = set()  # kernels that have run in this process
 
 def begin(plan: Plan) -> Begun:
     """Lay out a plan, and compile what it needs or fetch that from the cache on disk."""
-    model, base, _ = plan.oriented()
-    pairs = model.spin_form is not None and model.is_bipartite and not base.is_coupled and plan.mixture is None
+    model, _, _ = plan.oriented()
+    pairs = serves(plan)
     kind: type[Population]
     kind, lay_out = (Population, prepare) if pairs else (GraphPopulation, prepare_graph)
     if plan.draws == "planes":

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ...checks import Array
-from ...paths.spins import signed_path
+from ...paths.spins import SignedPath, signed_path
 from ...random import HIDDEN, VISIBLE
 from ...simd.draws import TILE
 from ...simd.functions import HAS_AVX512
@@ -38,6 +38,20 @@ class Model(NamedTuple):
     differences: Array  # β_k − β_{k−1}
     seed: np.uint64
     sides: tuple[int, int]
+    mixture: Any  # a Components, or None
+
+
+class Components(NamedTuple):
+    """A mixture whose component is drawn, as `table_kernel` reads it."""
+
+    own: np.ndarray  # what the exponents start from, and the logarithms of the shares in P_0
+    shares: np.ndarray
+    up: tuple[np.ndarray, ...]  # into the exponents, from the sampled side and from the other
+    down: tuple[np.ndarray, ...]
+    pulls_v: np.ndarray  # fields of each unit in all components, which fill so many registers
+    pulls_h: np.ndarray
+    registers: int
+    last: bool  # whether the component is drawn after the sampled units in a sweep
 
 
 class Prepared(NamedTuple):
@@ -83,9 +97,14 @@ def prepare(plan: Plan) -> Prepared:
         np.diff(plan.betas),
         np.uint64(plan.seed),
         (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN),
+        _components(plan, path, len(slope_v), len(slope_h)),
     )
     entries = path.weights.nnz if sp.issparse(path.weights) else path.weights.size
     operations = (1 if looked_up else 2 + 20 * plan.sweeps) * entries + 40 * model.n_variables
+    more: tuple[Any, ...] = ()
+    if laid_out.mixture is not None:
+        more = laid_out.mixture.up, laid_out.mixture.down
+        operations += len(laid_out.mixture.own) * (model.n_variables + 40)
     constants = path.constants(plan.betas)
     return Prepared(
         laid_out,
@@ -95,8 +114,45 @@ def prepare(plan: Plan) -> Prepared:
         path.offset,
         path.scale,
         operations,
-        (up, down) if looked_up else (),
+        (up, down, *more) if looked_up else (),
     )
+
+
+def serves(plan: Plan) -> bool:
+    """Whether a plan is for these kernels: spins on a bipartite graph, from independent units or a mixture of such."""
+    model, base, _ = plan.oriented()
+    if model.spin_form is None or not model.is_bipartite or base.is_coupled:
+        return False
+    return plan.mixture is None or (plan.mixture.is_drawn and _is_looked_up(plan, model.weights))
+
+
+def _components(plan: Plan, path: SignedPath, rows: int, columns: int) -> Components | None:
+    """Lay out the mixture of a plan, for sides padded to so many units."""
+    fields, hidden, own = path.component_fields, path.component_hidden, path.component_weights
+    if plan.mixture is None or fields is None or hidden is None or own is None:
+        return None
+    natural, registers = plan.oriented()[0].natural, -(-len(own) // LANES)
+    shares = plan.mixture.log_shares(natural.visible_units, natural.hidden_units)
+
+    def pulls(of: Array, units: int) -> np.ndarray:
+        table = aligned((units, registers * LANES), np.float32)
+        table[: of.shape[1], : len(own)] = of.T
+        return table.ravel()
+
+    return Components(
+        own.astype(np.float32),
+        (shares - shares.max()).astype(np.float32),
+        pack_tables(_padded(fields, rows).T),
+        pack_tables(_padded(hidden, columns).T),
+        pulls(fields, rows),
+        pulls(hidden, columns),
+        registers,
+        plan.mixture.drawn_last,
+    )
+
+
+def _padded(fields: Array, units: int) -> Array:
+    return np.pad(fields, ((0, 0), (0, units - fields.shape[1])))
 
 
 def _is_looked_up(plan: Plan, weights: Any) -> bool:

@@ -6,6 +6,9 @@ time, for many blocks of chains one after the other: the tables of the panel sta
 have all their tables made once per call; of large ones those of a slice of the inputs are made when they are needed,
 which costs little beside their use. The sums are of integers, hence the same whatever is sliced or taken together.
 
+The component of a mixture, where it is drawn, is the number of a set of base fields, which a permute finds, too; its
+exponents are sums of spins as any field.
+
 What follows the fields is as in `anneal_kernel`, except that a draw yields a bit, four of which are the next index,
 and that exp(−2|a|) under the β before is found from that under β where the step is small.
 """
@@ -14,12 +17,13 @@ from __future__ import annotations
 
 from numba import njit, uint32, uint64
 
+from ...random import MIXTURE
 from ...simd.cache import kernel
 from ...simd.draws import CALLED, INLINE, LOW, TILE, TWICE_LOG2_E, WORD, boltzmann, philox
-from ...simd.functions import SMALL, below_zero, draw_spin, exp2_nonpositive, log, rise, times_exp2
-from ...simd.lookup import COLUMNS, SPINS, as_numbers, draw_bit, lookups, table_of
-from ...simd.numbers import uniform
-from ...simd.vector import LANES, fma, lane_numbers, load, scalar, splat, store, widen
+from ...simd.functions import SMALL, below_zero, draw_spin, exp2_nonpositive, log, rise, select, times_exp2
+from ...simd.lookup import COLUMNS, SPINS, as_numbers, draw_bit, entry_of, lookups, table_of
+from ...simd.numbers import LOG2_E, above, same, uniform
+from ...simd.vector import LANES, fma, lane_numbers, load, maximum, scalar, splat, store, widen
 from .anneal_kernel import under, words_of
 
 PANEL = 16  # tiles of units, whose factors (1 + e) one logarithm takes
@@ -119,6 +123,12 @@ def _plus_rise(linear, base, now, before, slope, per_step):
 
 
 @njit(**INLINE)
+def _start(pulls, registers, unit, component, block):
+    """Return the field of a unit in the component that each chain is in."""
+    return entry_of(pulls, unit * registers * LANES, registers, load(component, block * LANES))
+
+
+@njit(**INLINE)
 def _reach(slope, scale):
     """Return a bound of the slopes of all fields."""
     reach = 0.0
@@ -127,13 +137,65 @@ def _reach(slope, scale):
     return reach
 
 
+@njit(**CALLED)
+def _sum_logits(coupling, tables, x, first, last, sums, logits, own, ready, fresh):
+    """Put the exponents of all components, or what one more side adds to them, into `logits` [block, component]."""
+    zero = splat(own[0] - own[0])
+    per_sums, components = sums.shape[1] * LANES, logits.shape[1]
+    for panel in range(len(coupling[1])):
+        _sum_panel(coupling, panel, ready, tables, x, first, last, sums)
+        for block in range(last - first):
+            for z in range(TILE * PANEL * panel, min(TILE * PANEL * (panel + 1), components)):
+                total = as_numbers(load(sums, block * per_sums + (z - TILE * PANEL * panel) * LANES), zero)
+                place = (block * components + z) * LANES
+                before = splat(own[z]) if fresh else load(logits, place)
+                store(logits, place, fma(total, coupling[3][z], before))
+
+
+@njit(**CALLED)
+def _release(first, last, logits, component, difference, log_weights, joint):
+    """Take Δβ times the exponent of the component that each chain is in from its weight."""
+    components = logits.shape[1]
+    for block in range(first, last):
+        index = load(component, block * LANES)
+        own = load(logits, (block - first) * components * LANES)
+        for z in range(1, components):
+            logit = load(logits, ((block - first) * components + z) * LANES)
+            own = select(same(index, splat(uint32(z))), logit, own)
+        change = widen(own) * difference
+        store(log_weights, block * LANES, load(log_weights, block * LANES) - change)
+        if joint is not None:
+            store(joint, block * LANES, load(joint, block * LANES) - change)
+
+
+@njit(**CALLED)
+def _draw_components(factor, k, k0, k1, first_chain, first, last, logits, component):
+    """Draw the components of the chains of some blocks: the first whose cumulative sum exceeds u times the sum."""
+    components = logits.shape[1]
+    for block in range(first, last):
+        at = (block - first) * components * LANES
+        top = load(logits, at)
+        for z in range(1, components):
+            top = maximum(top, load(logits, at + z * LANES))
+        total = top - top
+        for z in range(components):
+            total = total + exp2_nonpositive((load(logits, at + z * LANES) - top) * (factor * LOG2_E))
+        chain = lane_numbers() + uint64(first_chain + block * LANES)
+        threshold = uniform(philox(chain, uint64(k), uint64(0), uint64(MIXTURE), k0, k1)[0], total) * total
+        below, index = top - top, splat(uint32(0))
+        for z in range(components - 1):
+            below = below + exp2_nonpositive((load(logits, at + z * LANES) - top) * (factor * LOG2_E))
+            index = index + select(above(below, threshold), splat(uint32(0)), splat(uint32(1)))
+        store(component, block * LANES, index)
+
+
 # The two that follow are functions of their own so that each has the registers to itself.
 
 
 @njit(**CALLED)
 def _weigh_panel(
-    near, up, panel, base_h, slope_h, beta, beta_before, difference, k, side_h, k0, k1, first_chain, first, last, sums,
-    h, log_weights, joint,
+    near, up, panel, base_h, slope_h, mixture, component, beta, beta_before, difference, k, side_h, k0, k1,
+    first_chain, first, last, sums, h, log_weights, joint,
 ):  # fmt: skip
     """Add ln λ_k of the units of a panel to the weights of the blocks from `first` to `last`, and draw the units."""
     zero = splat(beta - beta)
@@ -153,11 +215,18 @@ def _weigh_panel(
                 unit = TILE * tile + m
                 here = at_sums + (unit - TILE * PANEL * panel) * LANES
                 slope = fma(as_numbers(load(sums, here), zero), up[3][unit], splat(slope_h[unit]))
-                now, e = _factor(base_h, beta, slope, unit)
-                e_before = _factor_before(base_h, near, beta_before, difference, slope, unit, e)
-                before = under(base_h, beta_before, slope, unit)
                 # mAIS: ln 2cosh a_k − ln 2cosh a_{k−1}
-                linear = _plus_rise(linear, base_h, now, before, slope, per_step)
+                if mixture is None:
+                    now, e = _factor(base_h, beta, slope, unit)
+                    e_before = _factor_before(base_h, near, beta_before, difference, slope, unit, e)
+                    before = under(base_h, beta_before, slope, unit)
+                    linear = _plus_rise(linear, base_h, now, before, slope, per_step)
+                else:
+                    start = _start(mixture.pulls_h, mixture.registers, unit, component, block)
+                    slope = slope - start
+                    now, before = fma(slope, beta, start), fma(slope, beta_before, start)
+                    e, e_before = boltzmann(now), boltzmann(before)
+                    linear = linear + rise(now, before, slope, per_step)
                 top, bottom = fma(top, e, top), fma(bottom, e_before, bottom)
                 if joint is not None:  # AIS: h·slope, with h from P_{k−1}(h|v)
                     drawn = fma(draw_spin(before, e_before, earlier[m]), slope, drawn)
@@ -165,7 +234,7 @@ def _weigh_panel(
             store(h, (block * tiles_h + tile) * LANES, bits)
         weight = weight + widen(linear) * difference + widen(log(top / bottom))
         on_joint = widen(drawn)
-        if panel == len(up[1]) - 1:  # the last sum is of v with its own slopes
+        if panel == tiles_h // PANEL:  # the last sum is of v with its own slopes
             own = TILE * tiles_h
             total = as_numbers(load(sums, at_sums + (own - TILE * PANEL * panel) * LANES), on_joint)
             rise_v = total * up[3][own]
@@ -176,7 +245,9 @@ def _weigh_panel(
 
 
 @njit(**CALLED)
-def _draw_panel(down, panel, base_v, slope_v, beta, k, side_v, k0, k1, first_chain, first, last, sums, v):
+def _draw_panel(
+    down, panel, base_v, slope_v, mixture, component, beta, k, side_v, k0, k1, first_chain, first, last, sums, v
+):  # fmt: skip
     """Draw the units of a panel of the sampled side in the blocks from `first` to `last`."""
     zero = splat(beta - beta)
     per_sums, tiles_v = sums.shape[1] * LANES, v.shape[1]
@@ -190,72 +261,109 @@ def _draw_panel(down, panel, base_v, slope_v, beta, k, side_v, k0, k1, first_cha
                 unit = TILE * tile + m
                 here = at_sums + (unit - TILE * PANEL * panel) * LANES
                 slope = fma(as_numbers(load(sums, here), zero), down[3][unit], splat(slope_v[unit]))
-                a, e = _factor(base_v, beta, slope, unit)
+                if mixture is None:
+                    a, e = _factor(base_v, beta, slope, unit)
+                else:
+                    start = _start(mixture.pulls_v, mixture.registers, unit, component, block)
+                    a = fma(slope - start, beta, start)
+                    e = boltzmann(a)
                 bits = draw_bit(bits, a, e, uniform(words[m], zero))
             store(v, (block * tiles_v + tile) * LANES, bits)
 
 
 @njit(nogil=True, error_model="numpy")
 def _anneal(
-    up, down, slope_v, slope_h, base_v, base_h, betas, differences, seed, sides,
-    first_chain, v, h, sums, tables, log_weights, joint, from_step, to_step, fresh,
+    up, down, slope_v, slope_h, base_v, base_h, betas, differences, seed, sides, mixture,
+    first_chain, v, h, component, logits, sums, tables, log_weights, joint, from_step, to_step, fresh,
 ):  # fmt: skip
     steps = len(betas) - 1
     k0, k1 = seed & LOW, seed >> WORD
     side_v, side_h = uint64(sides[0]), uint64(sides[1])
-    zero = splat(betas[0] - betas[0])
+    zero_beta = betas[0] - betas[0]  # of the right type
+    zero = splat(zero_beta)
     tiles_v = v.shape[1]
     of_up, of_down = up[2][-1], down[2][-1]
     reach = _reach(slope_h, up[3])
-    ready_up = ready_down = -1
-    if len(tables) >= (of_up + of_down) * TABLE:
+    ready_up = ready_down = ready_logits = ready_more = -1
+    of_all = of_up + of_down
+    if mixture is not None:
+        of_all = of_up + of_down + mixture.up[2][-1] + mixture.down[2][-1]
+    if len(tables) >= of_all * TABLE:
         ready_up, ready_down = 0, of_up * TABLE
         make_tables(up[0], 0, of_up, tables, ready_up)
         make_tables(down[0], 0, of_down, tables, ready_down)
+        if mixture is not None:
+            ready_logits = (of_up + of_down) * TABLE
+            ready_more = ready_logits + mixture.up[2][-1] * TABLE
+            make_tables(mixture.up[0], 0, mixture.up[2][-1], tables, ready_logits)
+            make_tables(mixture.down[0], 0, mixture.down[2][-1], tables, ready_more)
     for first in range(0, v.shape[0], sums.shape[0]):
         last = min(first + sums.shape[0], v.shape[0])
         if fresh == 1:
+            if mixture is not None:
+                for block in range(last - first):
+                    for z in range(logits.shape[1]):
+                        store(logits, (block * logits.shape[1] + z) * LANES, splat(mixture.shares[z]))
+                _draw_components(mixture.own[0] * 0.0 + 1.0, 0, k0, k1, first_chain, first, last, logits, component)
             for block in range(first, last):
                 chain = lane_numbers() + uint64(first_chain + block * LANES)
                 for tile in range(tiles_v):
                     words = philox(chain, uint64(0), uint64(tile), side_v, k0, k1)
                     bits = splat(uint32(0))
                     for m in range(TILE):
-                        a = under(base_v, betas[0], zero, TILE * tile + m)
+                        if mixture is None:
+                            a = under(base_v, betas[0], zero, TILE * tile + m)
+                        else:
+                            a = _start(mixture.pulls_v, mixture.registers, TILE * tile + m, component, block)
                         bits = draw_bit(bits, a, boltzmann(a), uniform(words[m], zero))
                     store(v, (block * tiles_v + tile) * LANES, bits)
         for k in range(from_step + 1, to_step + 1):
             beta, beta_before, difference = betas[k], betas[k - 1], differences[k - 1]
             near = 0.0 <= difference * reach * TWICE_LOG2_E <= SMALL
+            if mixture is not None:
+                _sum_logits(mixture.up, tables, v, first, last, sums, logits, mixture.own, ready_logits, True)
+                _release(first, last, logits, component, difference, log_weights, joint)
             for panel in range(len(up[1])):
                 _sum_panel(up, panel, ready_up, tables, v, first, last, sums)
                 if near:
                     _weigh_panel(
-                        1, up, panel, base_h, slope_h, beta, beta_before, difference, k, side_h, k0, k1, first_chain,
-                        first, last, sums, h, log_weights, joint,
+                        1, up, panel, base_h, slope_h, mixture, component, beta, beta_before, difference, k, side_h, k0,
+                        k1, first_chain, first, last, sums, h, log_weights, joint,
                     )  # fmt: skip
                 else:
                     _weigh_panel(
-                        None, up, panel, base_h, slope_h, beta, beta_before, difference, k, side_h, k0, k1, first_chain,
-                        first, last, sums, h, log_weights, joint,
+                        None, up, panel, base_h, slope_h, mixture, component, beta, beta_before, difference, k, side_h,
+                        k0, k1, first_chain, first, last, sums, h, log_weights, joint,
                     )  # fmt: skip
             if k < steps:
+                if mixture is not None:
+                    _sum_logits(mixture.down, tables, h, first, last, sums, logits, mixture.own, ready_more, False)
+                    if not mixture.last:
+                        _draw_components(zero_beta + 1.0 - beta, k, k0, k1, first_chain, first, last, logits, component)
                 for panel in range(len(down[1])):
                     _sum_panel(down, panel, ready_down, tables, h, first, last, sums)
                     _draw_panel(
-                        down, panel, base_v, slope_v, beta, k, side_v, k0, k1, first_chain, first, last, sums, v
-                    )
+                        down, panel, base_v, slope_v, mixture, component, beta, k, side_v, k0, k1, first_chain, first,
+                        last, sums, v,
+                    )  # fmt: skip
+                if mixture is not None and mixture.last:
+                    _sum_logits(mixture.up, tables, v, first, last, sums, logits, mixture.own, ready_logits, True)
+                    _sum_logits(mixture.down, tables, h, first, last, sums, logits, mixture.own, ready_more, False)
+                    _draw_components(zero_beta + 1.0 - beta, k, k0, k1, first_chain, first, last, logits, component)
 
 
 @kernel(error_model="numpy")
-def anneal_tables(model, first_chain, v, h, sums, tables, log_weights, joint, from_step, to_step, fresh):
+def anneal_tables(
+    model, first_chain, v, h, component, logits, sums, tables, log_weights, joint, from_step, to_step, fresh
+):  # fmt: skip
     """Carry the blocks in v, h, log_weights and joint from one step of 0 … K to another, as `anneal_blocks` does.
 
-    v and h hold the indices of four spins at a time; `sums` has room for a panel in as many blocks as are carried
-    side by side, `tables` for those of a slice, or for all.
+    v and h hold the indices of four spins at a time; `component` has the number of each chain's component of a mixture
+    and `logits` has room for the exponents of all components in the blocks that are carried side by side, or both are
+    None; `sums` has room for a panel in these blocks, `tables` for those of a slice, or for all.
     """
     _anneal(
         model.up, model.down, model.slope_v, model.slope_h, model.base_v, model.base_h, model.betas,
-        model.differences, model.seed, model.sides,
-        first_chain, v, h, sums, tables, log_weights, joint, from_step, to_step, fresh,
+        model.differences, model.seed, model.sides, model.mixture,
+        first_chain, v, h, component, logits, sums, tables, log_weights, joint, from_step, to_step, fresh,
     )  # fmt: skip

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...checks import Array
 from ...simd.draws import TILE
 from ...simd.lookup import SPINS
 from ...simd.vector import LANES, aligned
+from ..plan import Plan
+from ..reference.loop import Path, never_one
 from .population import Population, Prepared
 from .table_kernel import PANEL, SLICE, TABLE, anneal_tables
 
@@ -34,7 +37,18 @@ def room_for_tables(prepared: Prepared, blocks: int, tiles: int) -> tuple[np.nda
 
 
 class TablePopulation(Population):
-    """Blocks of LANES chains, their spins kept as bits."""
+    """Blocks of LANES chains, their spins kept as bits, and the components of a mixture that they are in."""
+
+    component: np.ndarray | None = None
+    logits: np.ndarray | None = None  # room for the exponents of all components
+
+    def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
+        super().__init__(plan, prepared, chains)
+        if self.component is not None and plan.start is not None and len(chains):
+            path = Path(plan, chains)
+            path.start_from(never_one(plan.start[chains.start : chains.stop]))
+            assert path.z is not None
+            self.component.ravel()[: len(chains)] = path.z[: len(chains)]
 
     def _allocate(self, blocks: int, joint: bool) -> None:
         model: Any = self.prepared.model
@@ -43,6 +57,9 @@ class TablePopulation(Population):
         )
         self.tables, together = room_for_tables(self.prepared, blocks, PANEL)
         self.sums = aligned((together, PANEL * TILE, LANES), np.uint32)
+        if model.mixture is not None:
+            self.component = aligned((blocks, LANES), np.uint32)
+            self.logits = aligned((together, len(model.mixture.own), LANES), np.float32)
         self.weights = aligned((blocks, LANES), np.float64)
         self.joint = aligned((blocks, LANES), np.float64) if joint else None
 
@@ -53,6 +70,8 @@ class TablePopulation(Population):
             self.first,
             self.spins_v,
             self.spins_h,
+            self.component,
+            self.logits,
             self.sums,
             self.tables,
             self.weights,
@@ -62,6 +81,13 @@ class TablePopulation(Population):
             self.fresh,
         )
         self.step, self.fresh = to_step, 0
+
+    def choose(self, ancestors: NDArray[np.int64]) -> None:
+        """Go on from the states of these chains, one for each; log-weights stay where they are."""
+        super().choose(ancestors)
+        if self.component is not None:
+            components = self.component.ravel()
+            components[: len(ancestors)] = components[ancestors]
 
     def _spins(self) -> Array:
         blocks, fours, _ = self.spins_v.shape
