@@ -24,6 +24,7 @@ from ..models.layered import as_model
 from ..models.model import MRF
 from ..options import PlanOptions, RunOptions, filled_in, plan_options, takes_options
 from ..paths.base import coupled_base
+from ..paths.held import unseen_share
 from ..planning.pilots import plan_with_pilots
 from ..random import PILOT, SEQUENCE, stream
 from ..running.session import Workers, at_work
@@ -46,6 +47,7 @@ class Along(LogZRows, Answer):
     record: Record
     models: tuple[MRF, ...]
     names: tuple[Any, ...]  # of the models: their numbers, or those of the updates that they come from
+    unseen: float = 0.0
     _is_table = True
 
     def __len__(self) -> int:
@@ -64,7 +66,7 @@ class Along(LogZRows, Answer):
         influence = relative / relative.sum(axis=1, keepdims=True)
         n = influence.shape[1]
         errors = np.sqrt(n / (n - 1.0) * (np.diff(influence, axis=0) ** 2).sum(axis=1))
-        return np.diff(self.log_z), errors
+        return np.diff(self.log_z), np.maximum(errors, self.unseen)
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -143,7 +145,14 @@ def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOption
             tick((t + 1) / len(plans))
     total = replace(first, betas=np.zeros(1 + sum(plan.steps for plan in plans)))
     record = Record.of(total, time.perf_counter() - begin, workers.names)
-    return Along(np.array(rows), first.log_z0, record, tuple(own), tuple(named))
+    return Along(
+        np.array(rows),
+        first.log_z0,
+        record,
+        tuple(own),
+        tuple(named),
+        unseen_share(first.remainder.model, first.remainder.base, first.chains),
+    )
 
 
 def _on_one_split(models: list[MRF]) -> list[MRF]:

@@ -30,7 +30,7 @@ from ..random import REVERSE, TARGET, stream, uniforms
 from ..running.session import at_work
 from ..statistics import confidence
 from ..statistics.bennett import Bennett, bennett, markov_bound
-from ..statistics.confidence import log_mean_exp
+from ..statistics.confidence import log_mean_exp, unseen_reach
 from .estimate import Estimate, run_plan, warnings_of_digits
 from .record import Answer, Record, decimals, finite
 
@@ -97,7 +97,7 @@ class Bounds(Answer):
     @property
     def stderr(self) -> float:
         """Standard error of `free_energy`: by Bennett's formula, or that of the forward chains."""
-        return self._bennett.stderr if self.is_two_sided else self.forward.stderr
+        return max(self._bennett.stderr, self.forward.unseen) if self.is_two_sided else self.forward.stderr
 
     @property
     def overlap(self) -> float:
@@ -109,7 +109,8 @@ class Bounds(Answer):
         """Interval of F about `free_energy` with the same confidence: for a normal error, or the forward chains'."""
         if not self.is_two_sided:
             return self.forward.interval_at(self.confidence)
-        reach = max(float(ndtri(0.5 + self.confidence / 2.0)) * self.stderr, self.forward.rounding)
+        unseen = unseen_reach(self.forward.unseen, self.confidence)
+        reach = max(float(ndtri(0.5 + self.confidence / 2.0)) * self.stderr, unseen, self.forward.rounding)
         return self.free_energy - reach, self.free_energy + reach
 
     @cached_property

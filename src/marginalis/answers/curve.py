@@ -19,6 +19,7 @@ class LogZRows:
 
     log_weights: Array  # [distribution, chain]; Z_0 left out
     log_z0: float
+    unseen: float  # as in `Estimate`
 
     @cached_property
     def log_z(self) -> Array:
@@ -28,12 +29,12 @@ class LogZRows:
     @cached_property
     def stderr(self) -> Array:
         """Standard error of every ln Z, by the delta method."""
-        return np.array([confidence.relative_error(x) for x in self.log_weights])
+        return np.array([max(confidence.relative_error(x), self.unseen) for x in self.log_weights])
 
     @cached_property
     def intervals(self) -> Array:
         """95 % interval of every ln Z: rows of (low, high)."""
-        return np.array([confidence.interval(x) for x in self.log_weights]) + self.log_z0
+        return np.array([confidence.interval(x, unseen=self.unseen) for x in self.log_weights]) + self.log_z0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,6 +47,7 @@ class Curve(LogZRows, Displayed):
     betas: Array
     log_weights: Array  # [step, chain]; Z_0 left out
     log_z0: float
+    unseen: float = 0.0
 
     def __str__(self) -> str:
         steps, chains = self.log_weights.shape
@@ -61,4 +63,5 @@ class Curve(LogZRows, Displayed):
         """Return the curve from the chains of both, which must have the same steps."""
         if not np.array_equal(self.betas, other.betas):
             raise ValueError("cannot join curves recorded at different steps")
-        return replace(self, log_weights=np.concatenate([self.log_weights, other.log_weights], axis=1))
+        both = np.concatenate([self.log_weights, other.log_weights], axis=1)
+        return replace(self, log_weights=both, unseen=self.unseen * self.log_weights.shape[1] / both.shape[1])

@@ -25,7 +25,7 @@ from ..paths.base import coupled_base
 from ..random import REVERSE, stream
 from ..running.session import Workers, at_work
 from ..statistics.bennett import Bennett, bennett, markov_bound
-from ..statistics.confidence import relative_weights, warnings_of
+from ..statistics.confidence import relative_weights, unseen_reach, warnings_of
 from .estimate import run_plan
 from .record import Answer, Record, decimals, finite
 
@@ -44,6 +44,7 @@ class Difference(Answer):
     record: Record
     start_log_weights: tuple[Array | None, Array | None] = (None, None)  # of states that were annealed to a and to b
     rounding: float = 0.0  # what it may have done to all weights alike
+    unseen: float = 0.0  # as in `Estimate`
 
     @cached_property
     def _bennett(self) -> Bennett:
@@ -63,7 +64,7 @@ class Difference(Answer):
     @property
     def stderr(self) -> float:
         """Standard error of `log_ratio`, by Bennett's formula; copies of one annealed state count as one."""
-        return self._bennett.stderr
+        return max(self._bennett.stderr, self.unseen)
 
     @property
     def overlap(self) -> float:
@@ -73,7 +74,7 @@ class Difference(Answer):
     @property
     def interval(self) -> tuple[float, float]:
         """95 % interval of `log_ratio`."""
-        reach = max(float(ndtri(0.975)) * self.stderr, self.rounding)
+        reach = max(float(ndtri(0.975)) * self.stderr, unseen_reach(self.unseen), self.rounding)
         return self.log_ratio - reach, self.log_ratio + reach
 
     @cached_property
@@ -165,6 +166,7 @@ def difference(a: Any, b: Any, **options: Unpack[RunOptions]) -> Difference:
         record=Record.of(plan, time.perf_counter() - begin, workers.names),
         start_log_weights=(weights_a, weights_b),
         rounding=max(forward.rounding, reverse.rounding),
+        unseen=forward.unseen,
     )
 
 

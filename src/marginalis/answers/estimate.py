@@ -19,7 +19,7 @@ from ..engines.plan import Plan
 from ..engines.recorder import Recorder
 from ..files.results import Result, read_result, write_result
 from ..parallel.threads import Tick
-from ..paths.held import held_variables
+from ..paths.held import held_variables, unseen_share
 from ..running.session import Workers
 from ..statistics import confidence
 from .curve import Curve
@@ -40,6 +40,7 @@ class Estimate(Answer):
     curve: Curve | None = None  # ln Z(β) along the way, if it was recorded
     notes: tuple[str, ...] = ()  # what else there is to warn of
     rounding: float = 0.0  # what it may have done to all weights alike
+    unseen: float = 0.0  # share of the mean weight that states which no chain has met may have (see `unseen_share`)
 
     @cached_property
     def log_z(self) -> float:
@@ -58,8 +59,8 @@ class Estimate(Answer):
 
     @cached_property
     def stderr(self) -> float:
-        """Standard error of F̂ by the delta method: that of the mean weight over the mean weight."""
-        return confidence.relative_error(self.log_weights)
+        """Standard error of F̂ by the delta method: that of the mean weight over the mean weight; at least `unseen`."""
+        return max(confidence.relative_error(self.log_weights), self.unseen)
 
     @cached_property
     def interval(self) -> tuple[float, float]:
@@ -77,7 +78,7 @@ class Estimate(Answer):
         share = real_number(level, "level")
         if not 0.0 < share < 1.0:
             raise ValueError(f"level is {shown(level)}; it must lie between 0 and 1, as 0.95 does")
-        low, high = confidence.interval(self.log_weights, share)
+        low, high = confidence.interval(self.log_weights, share, self.unseen)
         reach = self.rounding  # nothing is surer than its last digits
         return (
             min(-self.log_z0 - high, self.free_energy - reach),
@@ -106,9 +107,16 @@ class Estimate(Answer):
     def remarks(self) -> tuple[str, ...]:
         """What else to know about the numbers, in words; no reason for doubt."""
         low, high = self.interval
+        found: tuple[str, ...] = ()
+        if self.unseen > confidence.relative_error(self.log_weights):
+            found = (
+                f"the {self.chains} chains agree so well that the error is that of what none of them has met: states "
+                f"that the base hardly ever starts from may have a share of {self.unseen:.1g} in Z",
+            )
         if self.rounding == 0.0 or (low < self.free_energy - self.rounding and high > self.free_energy + self.rounding):
-            return ()
+            return found
         return (
+            *found,
             f"the interval reaches ± {self.rounding:.1g} at least, which rounding in {self.record.precision} precision "
             "may have done to all weights alike; the standard error shows their spread only",
         )
@@ -138,6 +146,7 @@ class Estimate(Answer):
             curve=self.curve + other.curve if self.curve is not None and other.curve is not None else None,
             notes=tuple(dict.fromkeys(self.notes + other.notes)),
             rounding=max(self.rounding, other.rounding),
+            unseen=self.unseen * self.chains / (self.chains + other.chains),
         )
 
     __add__ = join
@@ -159,7 +168,7 @@ class Estimate(Answer):
 
     def _plain(self) -> tuple[Any, ...]:
         curve = None if self.curve is None else self.curve.log_z0
-        return self.record, self.fingerprint, self.log_z0, self.notes, self.rounding, curve
+        return self.record, self.fingerprint, self.log_z0, self.notes, self.rounding, self.unseen, curve
 
     def _arrays(self) -> tuple[Array, ...]:
         none = np.zeros(0)
@@ -174,6 +183,8 @@ class Estimate(Answer):
             "notes": list(self.notes),
             "rounding": self.rounding,
         }
+        if self.unseen:
+            provenance["unseen"] = self.unseen
         curve = None if self.curve is None else (self.curve.betas, self.curve.log_weights, self.curve.log_z0)
         result = Result(self.log_weights, self.log_z0, self.record.runs, provenance, curve)
         write_result(path, result, self.to_json())
@@ -222,9 +233,9 @@ def load_estimate(path: str | Path) -> Estimate:
             if name not in data:
                 raise ValueError(f"provenance lacks {name!r}")
         fingerprint, notes = printable(data.pop("fingerprint"), "fingerprint"), data.pop("notes")
-        rounding = real_number(data.pop("rounding"), "rounding")
-        if not isinstance(notes, list) or rounding < 0.0:
-            raise ValueError("notes must be a list, and rounding must not be negative")
+        rounding, unseen = (real_number(data.pop(name, 0.0), name) for name in ("rounding", "unseen"))
+        if not isinstance(notes, list) or rounding < 0.0 or unseen < 0.0:
+            raise ValueError("notes must be a list, and rounding and unseen must not be negative")
         record = Record.from_plain(data, found.runs)
         if len(found.log_weights) != (record.populations or record.chains) or record.chains % len(found.log_weights):
             raise ValueError(f"holds {len(found.log_weights)} log-weights, which do not fit its {record.chains} chains")
@@ -235,9 +246,10 @@ def load_estimate(path: str | Path) -> Estimate:
             log_z0=found.log_z0,
             record=record,
             fingerprint=fingerprint,
-            curve=None if found.curve is None else Curve(*found.curve),
+            curve=None if found.curve is None else Curve(*found.curve, unseen),
             notes=tuple(printable(note, "a note") for note in notes),
             rounding=rounding,
+            unseen=unseen,
         )
 
 
@@ -259,6 +271,7 @@ def run_plan(plan: Plan, workers: Workers, tick: Tick, recorder: Recorder | None
         record=Record.of(plan, time.perf_counter() - start, workers.names),
         fingerprint=plan.fingerprint(),
         notes=_warnings_of_base(plan),
+        unseen=unseen_share(plan.remainder.model, plan.remainder.base, plan.chains),
         rounding=rounding_of(plan, log_weights, log_z0 + confidence.log_mean_exp(log_weights)),
     )
 

@@ -89,7 +89,7 @@ def estimate_knowing(
     if recorder is not None:
         betas = plan.betas[recorder.steps]
         log_weights = recorder.log_weights + betas[:, None] * plan.remainder.log_ratio
-        result = replace(result, curve=Curve(betas, log_weights, result.log_z0))
+        result = replace(result, curve=Curve(betas, log_weights, result.log_z0, result.unseen))
     return result.took(time.perf_counter() - begin)
 
 

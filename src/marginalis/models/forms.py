@@ -206,6 +206,11 @@ def signed_form(natural: Natural) -> SignedForm:
         )
 
 
+def less(end: Any, start: Any) -> Any:
+    """Return the difference of two couplings, either of which may be None for none."""
+    return end if start is None else -start if end is None else end - start
+
+
 def highest(natural: Natural) -> float:
     """Return the sum of the largest values of all terms of −E; ∞ for Gaussians."""
     v, h = natural.visible_units, natural.hidden_units

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..checks import Array
+from ..models.forms import Natural, highest, less
 from ..models.model import MRF
 from ..models.units import Categorical, Gaussian, TwoState, Units
 from .base import Base
@@ -15,6 +17,40 @@ from .base import Base
 _HELD = 6.0  # log-odds of a state outside of which hardly a chain starts,
 _CONTESTED = 20.0  # and of another one in the model for chains not to get there on the way
 _ROUNDS = 20
+
+
+def unseen_share(model: MRF | None, base: Base, chains: int) -> float:
+    """Return about what share of the mean weight states may have that none of the chains has met.
+
+    N chains may have missed what weighs 1/N. It can add to the mean weight or take from it as far as its weight can
+    differ from those of the others, which the range of the change of −E along the path bounds. The uniform base starts
+    in all states alike, and a mixture keeps a share of it: there the spread of the weights shows what there is.
+    """
+    if model is None or base.is_uniform:
+        return 0.0
+    return math.expm1(min(_range(model, base), math.log(2.0))) / chains
+
+
+def _range(model: MRF, base: Base) -> float:
+    """Return an upper bound of the range of −E of the model less that of the base; ∞ for Gaussians."""
+    end = model.natural
+
+    def highest_of(sign: float) -> float:
+        """Return an upper bound of the change, or of its negative."""
+        w, lateral = (less(x, y) for x, y in ((end.weights, base.weights), (end.lateral, base.lateral)))
+        return highest(
+            Natural(
+                sign * w,
+                sign * (end.visible_bias - base.visible),
+                sign * (end.hidden_bias - base.hidden),
+                end.visible_units,
+                end.hidden_units,
+                0.0,
+                None if lateral is None else sign * lateral,
+            )
+        )
+
+    return highest_of(1.0) + highest_of(-1.0)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # beyond the largest number is far enough

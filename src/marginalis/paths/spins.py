@@ -9,8 +9,7 @@ import numpy as np
 from ..checks import Array
 from ..engines.placement import signed_base
 from ..engines.plan import Plan
-from ..engines.reference.loop import less
-from ..models.forms import total
+from ..models.forms import less, total
 
 
 class SignedPath(NamedTuple):

@@ -81,7 +81,7 @@ def unevenness(log_weights: Array, populations: bool = False) -> float:
     return r if populations else r * (1.0 + _HIDDEN * r / len(log_weights))
 
 
-def interval(log_weights: Array, level: float = 0.95) -> tuple[float, float]:
+def interval(log_weights: Array, level: float = 0.95, unseen: float = 0.0) -> tuple[float, float]:
     """Interval of ln E[W] that holds for skewed weights.
 
     Student's t of the mean weight is skewed as the weights are; Hall's monotone cubic removes this to first order.
@@ -89,6 +89,10 @@ def interval(log_weights: Array, level: float = 0.95) -> tuple[float, float]:
     degrees of freedom that their kurtosis leaves, 2N/(kurtosis − 1), which is N for Gaussian weights. A sample that has
     missed the largest weights finds too small a mean and too small an error: where the bulk of its log-weights
     foretells a larger error than was found, the upper end moves out.
+
+    `unseen` is what states that no chain has met may add to the mean weight or take from it, as a share of it for one
+    chain in N. N chains miss what they meet with probability −ln(p)/N with probability p, so that at no level the ends
+    lie nearer than −ln(p) of it.
     """
     n = len(log_weights)
     if n == 1:
@@ -98,16 +102,22 @@ def interval(log_weights: Array, level: float = 0.95) -> tuple[float, float]:
     log_mean = float(log_weights.max()) + math.log(mean)
     w -= mean
     variance = float(w @ w) / n
-    if variance <= 0.0:
-        return log_mean, log_mean
-    error = math.sqrt(variance / (n - 1)) / mean
     miss = (1.0 - level) / 2.0
+    least = unseen_reach(unseen, level)
+    if variance <= 0.0:
+        return log_mean + math.log(max(1.0 - least, miss)), log_mean + math.log1p(least)
+    error = math.sqrt(variance / (n - 1)) / mean
     t, too_high, too_low = reaches(w, level)
     low, high = 1.0 - error * too_high, 1.0 + error * too_low
     # Below, Markov's inequality: a mean of positive weights exceeds E[W]/p with probability p at most. Above, the
     # delta method: the skewness of a few weights can come out too small, or even negative.
-    reach = max(math.log(max(high, miss)), t * error)
-    return log_mean + math.log(max(low, miss)), log_mean + reach * _farther(log_weights, error)
+    reach = max(math.log(max(high, miss)), t * error) * _farther(log_weights, error)
+    return log_mean + math.log(max(min(low, 1.0 - least), miss)), log_mean + max(reach, math.log1p(least))
+
+
+def unseen_reach(unseen: float, level: float = 0.95) -> float:
+    """Return how far states that no chain has met may move a mean weight, relative to it, at a level."""
+    return -math.log((1.0 - level) / 2.0) * unseen
 
 
 def _farther(log_weights: Array, error: float) -> float:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ...checks import Array
+from ...models.forms import less
 from ...models.model import MRF
 from ...models.units import Units
 from ...paths.mixture import pick
@@ -221,11 +222,6 @@ def never_one(rows: Any) -> Any:
 
 def _t(w: Any) -> Any:
     return None if w is None else w.T
-
-
-def less(end: Any, start: Any) -> Any:
-    """Return the difference of two couplings, either of which may be None for none."""
-    return end if start is None else -start if end is None else end - start
 
 
 def mais(path: Path, k: int, v: Array) -> tuple[Array, Array]:

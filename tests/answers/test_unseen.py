@@ -1,0 +1,103 @@
+"""What none of N chains has met may weigh about 1/N: no error is smaller, wherever that can matter."""
+
+import math
+
+import numpy as np
+import pytest
+
+import marginalis as mg
+
+HELD = mg.rbm([[3.4]], [1.7], [1.7])  # its mean-field base hardly ever starts from the state that holds 0.1 % of Z
+
+
+def covers(interval, value):
+    return interval[0] <= value <= interval[1]
+
+
+class TestFreeEnergy:
+    @pytest.mark.parametrize("chains", [200, 1000])
+    def test_weights_that_all_agree_leave_an_interval(self, chains):
+        runs = [mg.estimate(HELD, base="mean-field", steps=30, chains=chains, seed=s, threads=1) for s in range(40)]
+        agreeing = [r for r in runs if np.ptp(r.log_weights) < 1e-9]
+        exact = -mg.exact_log_z(HELD)
+        assert len(agreeing) >= 5
+        assert sum(covers(r.interval, exact) for r in runs) >= 38
+        for r in agreeing:
+            assert r.stderr == r.unseen == 1.0 / chains
+            assert "none of them has met" in r.remarks[0]
+
+    def test_every_answer_has_it(self, tmp_path):
+        exact, options = -mg.exact_log_z(HELD), dict(base="mean-field", steps=30, chains=200, seed=0)
+        r = mg.estimate(HELD, **options)
+        assert np.ptp(r.log_weights) == 0.0
+        r.save(tmp_path / "r.npz")
+        assert mg.load_estimate(tmp_path / "r.npz") == r
+        both = r + mg.estimate(HELD, **options | {"first_chain": 200})
+        assert both.unseen == 1.0 / 400
+        assert covers(both.interval, exact)
+        curve = mg.estimate(HELD, record=True, **options).curve
+        assert covers(curve.intervals[-1], -exact)
+        assert curve.stderr[-1] == 1.0 / 200
+        bounds = mg.bound(HELD, **options)
+        assert covers(bounds.interval, exact)
+        run = mg.along([HELD, HELD], **options)
+        assert covers(run.intervals[0], -exact)
+        found = mg.log_likelihood(HELD, [[1.0]], log_z=r)
+        assert covers(found.log_z_interval, -exact)
+
+    def test_a_difference_of_cold_models_has_it(self):
+        a = mg.rbm([[3.0]], [1.9], [1.7])
+        for seed in range(5):
+            d = mg.difference(a, HELD, steps=30, chains=100, seed=seed)
+            assert d.stderr >= d.unseen > 0.0
+            assert covers(d.interval, mg.exact_log_z(HELD) - mg.exact_log_z(a))
+
+    def test_where_no_state_can_weigh_otherwise_nothing_is_added(self):
+        rng = np.random.default_rng(0)
+        model = mg.rbm(rng.normal(size=(3, 4)), rng.normal(size=3), rng.normal(size=4))
+        same = mg.estimate(model, base=model, steps=5, chains=50)
+        assert same.stderr == same.unseen == 0.0
+        assert same.log_z == pytest.approx(mg.exact_log_z(model), rel=1e-12)
+        free = mg.rbm(np.zeros((3, 4)), rng.normal(size=3), rng.normal(size=4))
+        assert mg.estimate(free, base="biases", steps=5, chains=50).interval == pytest.approx(
+            (-mg.exact_log_z(free),) * 2
+        )
+        assert mg.estimate(model, steps=50, chains=50).unseen == 0.0
+        weak = mg.rbm(1e-6 * np.ones((3, 4)), rng.normal(size=3), rng.normal(size=4))
+        assert 0.0 < mg.estimate(weak, base="biases", steps=5, chains=50).unseen < 1e-6
+        near = mg.rbm(np.asarray(model.weights) + 1e-7, model.visible_bias, model.hidden_bias)
+        assert mg.difference(model, near, steps=5, chains=50).stderr < 1e-6
+
+
+def test_the_level_decides_how_much_may_be_missed():
+    r = mg.estimate(HELD, base="mean-field", steps=30, chains=200, seed=0)
+    for level in (0.5, 0.95, 0.99):
+        low, high = (end - r.free_energy for end in r.interval_at(level))
+        missed = -math.log((1.0 - level) / 2.0) / 200
+        assert (low, high) == pytest.approx((-math.log1p(missed), -math.log1p(-missed)), rel=1e-9)
+
+
+@pytest.mark.study
+@pytest.mark.parametrize("kind", ["mean-field", "biases", "pair", "model"])
+def test_intervals_without_a_warning_hold_from_every_base(kind):
+    rng = np.random.default_rng(3)
+    quiet = []
+    units = ["spin", "binary", ("gaussian", "spin"), ("spin", "gaussian")]
+    while len(quiet) < 300:
+        n, m = rng.integers(1, 5, 2)
+        scale = rng.choice([0.5, 1.0, 2.0, 3.5])
+        parameters = rng.normal(size=(n, m)), rng.normal(size=n), rng.normal(size=m)
+        options = dict(units=units[rng.integers(4)], temperature=float(rng.choice([0.5, 1.0])))
+        try:
+            model, near = (
+                mg.rbm(scale * w, scale * b, scale * c, **options)
+                for w, b, c in (parameters, [x + 0.3 * rng.normal(size=x.shape) for x in parameters])
+            )
+        except ValueError:  # not normalisable
+            continue
+        bases = {"pair": (3.0 * rng.normal(size=n), 3.0 * rng.normal(size=m)), "model": near}
+        run = dict(steps=int(rng.choice([10, 30, 300])), chains=int(rng.choice([100, 200, 1000])))
+        r = mg.estimate(model, base=bases.get(kind, kind), seed=len(quiet), engine="numpy", threads=1, **run)
+        if not r.warnings:
+            quiet.append(covers(r.interval, -mg.exact_log_z(model)))
+    assert np.mean(quiet) >= 0.93
