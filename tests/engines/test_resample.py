@@ -121,3 +121,21 @@ def test_chains_are_rounded_up_to_whole_populations():
     result = mg.estimate(HARD, steps=5, chains=101, resample=True)
     assert (result.chains, result.populations, len(result.log_weights)) == (120, 20, 20)
     assert mg.estimate(HARD, steps=5, chains=101).populations == 0
+
+
+def test_the_effective_number_is_one_of_populations():
+    model = random_rbm(np.random.default_rng(2), 10, 12, scale=1.5)
+    r = mg.estimate(model, steps=3, chains=400, resample=True, populations=20)
+    assert r.ess_of == r.to_dict()["ess_of"] == "populations"
+    assert f"(ESS {r.ess:.1f} of 20 populations)" in str(r)
+    assert any(f"is {r.ess:.1f} of 20 populations" in warning for warning in r.warnings)
+    assert f"{r.ess:10.1f}   20 populations" in str(mg.estimate_many([model], steps=3, chains=400, resample=True))
+    few = mg.estimate(model, steps=3, chains=400, resample=True, populations=5)
+    assert "5 populations are too few to judge the interval by; raise populations" in few.warnings
+    means = mg.expectations(model, steps=3, chains=400, resample=True, exact=False)
+    assert means.to_dict()["ess_of"] == "populations"
+    assert "of 20 populations)" in str(means)
+    assert "of 20 populations: means and errors may be off" in means.warnings[-1]
+    plain = mg.estimate(model, steps=3, chains=400)
+    assert plain.ess_of == plain.to_dict()["ess_of"] == "chains"
+    assert f"(ESS {plain.ess:.1f}), seed" in str(plain)

@@ -57,7 +57,7 @@ class Along(LogZRows, Answer):
     def __getitem__(self, t: int) -> OneOfThem:
         """Return ln Z of model t, as `log_likelihood` takes it."""
         low, high = map(float, self.intervals[t])
-        return OneOfThem(float(self.log_z[t]), (-high, -low), confidence.warnings_of(self.log_weights[t]))
+        return OneOfThem(float(self.log_z[t]), (-high, -low), confidence.warnings_of(self.log_weights[t], self.ess_of))
 
     @cached_property
     def differences(self) -> tuple[Array, Array]:

@@ -87,8 +87,13 @@ class Estimate(Answer):
 
     @cached_property
     def ess(self) -> float:
-        """Effective number of chains, (ΣW)²/ΣW²."""
+        """Effective number of chains, or of populations with resampling, (ΣW)²/ΣW²."""
         return confidence.effective_size(self.log_weights)
+
+    @property
+    def ess_in_words(self) -> str:
+        """The effective number, and of how many populations it is with resampling."""
+        return f"ESS {self.ess:.1f}" + (f" of {self.populations} populations" if self.populations else "")
 
     @cached_property
     def tail_index(self) -> float:
@@ -98,7 +103,7 @@ class Estimate(Answer):
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What is doubtful about this estimate, in words."""
-        found = confidence.warnings_of(self.log_weights)
+        found = confidence.warnings_of(self.log_weights, self.ess_of)
         if self.steps == 1:
             found += ("steps is 1: this is plain importance sampling from the base, without annealing",)
         return found + warnings_of_digits(self.log_weights) + self.notes
@@ -199,6 +204,7 @@ class Estimate(Answer):
             "stderr": finite(self.stderr),
             "interval": [finite(low), finite(high)],
             "ess": self.ess,
+            "ess_of": self.ess_of,
             "tail_index": finite(self.tail_index),
             **self.record.to_dict(),
             "warnings": list(self.warnings),
@@ -214,7 +220,7 @@ class Estimate(Answer):
             f"ln Z = {self.log_z:.{digits}f}   F/n = {self.free_energy_per_variable:.{digits + 2}f}"
             f"   n = {self.variables}",
             f"{self.method}, {self.record}, {self.chains} chains "
-            f"(ESS {self.ess:.1f}), seed {self.seed}, {self.engine}, {self.seconds:.2f} s",
+            f"({self.ess_in_words}), seed {self.seed}, {self.engine}, {self.seconds:.2f} s",
         ]
         lines += [f"note: {remark}" for remark in self.remarks]
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])

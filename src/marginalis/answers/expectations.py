@@ -123,7 +123,11 @@ class Expectations(Answer):
             name: {"mean": x.tolist(), "error": [finite(e) for e in errors] if x.ndim else finite(float(errors))}
             for (name, x), errors in zip(self.functions.items(), self.function_errors.values(), strict=True)
         }
-        estimated = {} if self.estimate is None else {"log_z": self.estimate.log_z, "ess": self.estimate.ess}
+        estimated = (
+            {}
+            if self.estimate is None
+            else {"log_z": self.estimate.log_z, "ess": self.estimate.ess, "ess_of": self.ess_of}
+        )
         return {
             "means": means,
             "correlations": correlations,
@@ -148,7 +152,7 @@ class Expectations(Answer):
             lines.append(f"exact, by {self.source}, {self.seconds:.2f} s")
         else:
             lines.append(
-                f"{self.method}, {self.record}, {self.chains} chains (ESS {self.estimate.ess:.1f}), seed {self.seed}, "
+                f"{self.method}, {self.record}, {self.chains} chains ({self.estimate.ess_in_words}), seed {self.seed}, "
                 f"{self.engine}, {self.seconds:.2f} s"
             )
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])

@@ -52,7 +52,8 @@ class FinalStates:
         share, least = self.estimate.ess / self.groups, _LEAST_OF_POPULATIONS if self.plan.populations else _LEAST
         if share >= least or self.groups == 1:
             return ()
-        return (f"the effective number is {share:.0%} of {self.groups}: means and errors may be off; raise steps",)
+        of = f"{self.groups} {self.estimate.ess_of}"
+        return (f"the effective number is {share:.0%} of {of}: means and errors may be off; raise steps",)
 
     def fields(self, move: int) -> Array:
         """Return the fields of the summed-out side given the states after a move."""

@@ -90,11 +90,12 @@ class Estimates(Written, Displayed):
         return f"F of {len(self)} models   {self.seconds:.2f} s"
 
     def __str__(self) -> str:
-        lines = [f"{'model':>12} {'F':>26} {'ESS':>10} {'steps':>8} {'chains':>9}"]
+        lines = [f"{'model':>12} {'F':>26} {'ESS':>10} {'of':>16} {'steps':>8} {'chains':>9}"]
         for name, x in zip(self.names, self.answers, strict=True):
             digits = decimals(x.stderr)
             value = f"{x.free_energy:.{digits}f} ± {x.stderr:.{digits}f}"
-            lines.append(f"{name!s:>12} {value:>26} {x.ess:10.1f} {x.steps:8d} {x.chains:9d}")
+            weights = f"{len(x.log_weights)} {x.ess_of}"
+            lines.append(f"{name!s:>12} {value:>26} {x.ess:10.1f} {weights:>16} {x.steps:8d} {x.chains:9d}")
         doubtful = sum(bool(x.warnings) for x in self.answers)
         if doubtful:
             lines.append(f"warning: {doubtful} of {len(self.answers)} are doubtful; {self.warnings[0]}")

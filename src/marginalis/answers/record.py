@@ -246,6 +246,11 @@ class Answer(Written, Displayed):
         return self.record.populations
 
     @property
+    def ess_of(self) -> str:
+        """What has a log-weight each, and is counted by the effective number: chains, or populations of them."""
+        return "populations" if self.populations else "chains"
+
+    @property
     def seconds(self) -> float:
         """Time it took."""
         return self.record.seconds

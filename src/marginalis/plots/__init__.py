@@ -43,7 +43,7 @@ def weights(estimate: Estimate, *, exact: float | None = None, ax: Any = None) -
     with _panels(ax, 4.2) as (axes,):
         values = estimate.log_z0 + estimate.log_weights
         edges = bins_of(values)
-        axes.hist(values, bins=edges, color=COLOURS[1], alpha=0.6, label=_units(estimate))
+        axes.hist(values, bins=edges, color=COLOURS[1], alpha=0.6, label=estimate.ess_of)
         tail = confidence.fit_tail(estimate.log_weights)
         if tail is not None:
             y, density = tail_density(tail)
@@ -58,15 +58,15 @@ def weights(estimate: Estimate, *, exact: float | None = None, ax: Any = None) -
         axes.set_yscale("log")  # the tail, which decides how far to trust the mean, is of few chains
         axes.set_ylim(bottom=0.5)
         axes.locator_params(axis="x", nbins=7)
-        axes.set_xlabel(f"ln Z$_0$ + log-weight of a {_units(estimate)[:-1]}")
-        axes.set_ylabel(_units(estimate))
+        axes.set_xlabel(f"ln Z$_0$ + log-weight of a {estimate.ess_of[:-1]}")
+        axes.set_ylabel(estimate.ess_of)
     return axes.figure if ax is None else ax
 
 
 def running(estimate: Estimate, *, exact: float | None = None, ax: Any = None) -> Any:
     """F from the first n chains (or populations) against n, with ±1.96 standard errors of the delta method."""
     with _panels(ax, 4.2) as (axes,):
-        number, unit = len(estimate.log_weights), _units(estimate)
+        number, unit = len(estimate.log_weights), estimate.ess_of
         n = np.unique(np.geomspace(1, number, _POINTS).round().astype(np.int64))
         log_mean, errors = (x[n - 1] for x in running_means(estimate.log_weights))
         f, reach = -estimate.log_z0 - log_mean, 1.96 * errors
@@ -292,11 +292,6 @@ def check_format(path: str | Path) -> None:
     suffix = Path(path).suffix.lstrip(".").lower() or "png"
     if suffix not in FORMATS:
         raise ValueError(f"cannot draw {path}: .{suffix} is not one of {', '.join(FORMATS)}")
-
-
-def _units(estimate: Estimate) -> str:
-    """What has a weight each."""
-    return "populations" if estimate.populations else "chains"
 
 
 def _exactly(line: Any, value: float | None) -> None:

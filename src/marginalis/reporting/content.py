@@ -141,7 +141,7 @@ def _weights(report: Report) -> list[str]:
     tail = "too few or too equal weights for a fit"
     if math.isfinite(k):
         tail = f"k = {k:.2f} (below 0.5: errors can be trusted; above 0.7: they cannot)"
-    unit = "populations" if e.populations else "chains"
+    unit = e.ess_of
     facts = {
         unit: len(e.log_weights),
         f"effective {unit}": f"{e.ess:.1f}",

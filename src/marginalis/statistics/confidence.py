@@ -201,15 +201,15 @@ def tail_index(log_weights: Array) -> float:
     return math.nan if tail is None else tail.k
 
 
-def warnings_of(log_weights: Array) -> tuple[str, ...]:
-    """What is wrong with the weights, in words, where the interval would not hold.
+def warnings_of(log_weights: Array, unit: str = "chains") -> tuple[str, ...]:
+    """What is wrong with the weights of chains, or of populations, in words, where the interval would not hold.
 
     The main test asks what the bulk of the log-weights foretells and not how the mean came out: a test of the largest
     weights passes just those samples that miss the weights which matter, and so picks the intervals that fail.
     """
     n = len(log_weights)
     if n == 1:
-        return ("one chain gives no error bar; raise chains",)
+        return (f"one {unit[:-1]} gives no error bar; raise {unit}",)
     w = relative_weights(log_weights)
     total = float(w.sum())
     ess, share = total**2 / float(w @ w), 1.0 / total
@@ -217,15 +217,15 @@ def warnings_of(log_weights: Array) -> tuple[str, ...]:
         return ()
     found = []
     if n < FEW_CHAINS:
-        found.append(f"{n} chains are too few to judge the interval by; raise chains")
+        found.append(f"{n} {unit} are too few to judge the interval by; raise {unit}")
     elif ess < LOW_ESS or is_uneven(log_weights, ess):
         width = log_spread(log_weights)
         found.append(
-            f"the effective sample size is {ess:.1f} of {n} chains and the log-weights spread by "
+            f"the effective sample size is {ess:.1f} of {n} {unit} and the log-weights spread by "
             f"{width:.{'1f' if width < 1e6 else '2g'}}: the interval may be too narrow; raise steps"
         )
     if share > LARGE_SHARE and n > 2:
-        found.append(f"one chain carries {share:.0%} of the weight: do not trust the interval; raise steps")
+        found.append(f"one {unit[:-1]} carries {share:.0%} of the weight: do not trust the interval; raise steps")
     k = tail_index(log_weights)
     if k > HEAVY_TAIL:
         found.append(f"the weights have a heavy tail (k = {k:.2f}): the interval may be too narrow; raise steps")
