@@ -14,6 +14,7 @@ from marginalis.engines import cuda, drive
 from marginalis.engines.cuda import general, large, lattice, resident, sites, small
 from marginalis.engines.plan import make_plan
 from marginalis.engines.recorder import Recorder
+from marginalis.engines.reference.loop import Path
 from marginalis.paths.mixture import Mixture
 
 
@@ -143,6 +144,26 @@ def test_a_path_from_another_model_and_from_a_mixture(on):
     mixed = replace(plan, mixture=Mixture(rng.normal(size=3), rng.normal(size=(3, n))))
     for path in (coupled, mixed):
         np.testing.assert_allclose(log_weights(path, "cuda"), log_weights(path, "numpy"), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["graph", "rbm", "categorical"])
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_a_component_that_is_drawn(on, kind, precision):
+    """Fields on both sides, forwards and backwards, with resampling."""
+    rng = np.random.default_rng(2)
+    model = {
+        "graph": glass(),
+        "rbm": random_rbm(rng, 7, 6, units=("binary", "spin")),
+        "categorical": mg.rbm(*(rng.normal(size=n) for n in ((6, 4), 6, 4)), units=("categorical:3", "categorical:2")),
+    }[kind]
+    plan = make_plan(model, keep_whole=True, method="ais", steps=20, chains=40, precision=precision)
+    sides = plan.oriented()[0].visible_bias, plan.oriented()[0].hidden_bias
+    mixture = Mixture(rng.normal(size=3), *(rng.normal(scale=0.5, size=(3, len(x))) for x in sides))
+    forward = replace(plan, mixture=mixture)
+    start = Path(forward, range(40)).start()
+    for path in (forward, forward.reversed(start), replace(forward, populations=4, resample=0.9)):
+        close = 1e-10 if path.settled("cuda").precision == "double" else 2e-5
+        np.testing.assert_allclose(log_weights(path, "cuda"), log_weights(path, "numpy"), rtol=0, atol=close)
 
 
 BIG = random_rbm(np.random.default_rng(6), 40, 70, units=("binary", "spin"), scale=0.15)

@@ -43,8 +43,6 @@ def unserved(engine: str, plan: Any) -> str | None:
     """Return why an engine cannot draw the units of a plan as that says, if so: all do so by words."""
     if engine != "numpy" and plan.transition == "metropolis" and plan.mixture is not None:
         return "has no Metropolis sweeps on a path from a mixture"
-    if engine == "cuda" and plan.mixture is not None and plan.mixture.is_drawn:
-        return "does not serve mixtures with fields on the summed-out side"
     if plan.draws == "words" or engine == "numpy" or plan.remainder.model is None:
         return None
     if plan.draws == "planes" and (is_lattice if engine == "numba" else has_one_coupling)(plan):

@@ -1,4 +1,5 @@
-// Any graph, any kind of unit, a base with or without couplings or a mixture: a thread for each chain.
+// Any graph, any kind of unit, a base with or without couplings or a mixture (DRAWN: its component is in the state): a
+// thread for each chain.
 //
 // The arithmetic is that of `engines/reference/loop.py`. All states are one array, [unit][chain], the sampled units first, in
 // the order of the sweep, then the summed-out ones. Where all units are spins (SPINS), 32 chains share a word.
@@ -165,6 +166,35 @@ FORCED void flip(const Chain &c, const Lists &up, real *y, int n, int unit, real
 }
 #endif
 
+// The component of a mixture that a chain is in adds its fields to the base of the summed-out side where it is drawn
+#ifdef DRAWN
+#define PULL_H(unit) pulls_h[(long)z * m + (unit)]
+#else
+#define PULL_H(unit) ((real)0)
+#endif
+
+#ifdef DRAWN
+FORCED real own_logit(const Chain &c, int n, int z, const real *mixture, const real *pulls)
+{
+    real logit = mixture[z];
+    for (int i = 0; i < n; ++i) logit = added(pulls[(long)z * n + i], c, i, logit);
+    return logit;
+}
+
+// The component given all other variables
+FORCED int draw_component(
+    const Chain &c, const Features &of, int n, int m, const real *mixture, const real *pulls, const real *pulls_h, real beta, u32 word)
+{
+    for (int z = 0; z < of.count; ++z) {
+        real logit = own_logit(c, n, z, mixture, pulls);
+        for (int j = 0; j < m; ++j) logit = added(pulls_h[(long)z * m + j], c, n + j, logit);
+        of.set(z, -logit, logit);
+    }
+    real most, total = of.sum(beta, &most);
+    return of.pick(beta, most, total, word);
+}
+#endif
+
 // Carry chains from one step of 0 … K to another. `pitch` is a multiple of 32: chains beyond the last go along.
 extern "C" __global__ void BOUNDS anneal(
     int n, int m, const int *starts_v, const int *starts_h, int variables_v, int variables_h,
@@ -174,9 +204,9 @@ extern "C" __global__ void BOUNDS anneal(
     const int *into0_at, const int *into0_from, const real *into0_w,
     const real *slope_v, const real *slope_h, const real *base_v, const real *base_h,
     const real *variance_v, const real *deviation_v, const real *variance_h, const real *deviation_h,
-    int components, const real *mixture, const real *pulls, int sweeps,
+    int components, const real *mixture, const real *pulls, const real *pulls_h, int drawn_last, int sweeps,
     const real *betas, const double *differences, KEYS, u32 side_v, u32 side_h, u32 first,
-    long pitch, state *x, real *scratch, double *rises, double *weights, double *joint,
+    long pitch, state *x, real *scratch, double *rises, double *weights, double *joint, int *component,
     int from, int to, int steps, int fresh)
 {
     Chain c;
@@ -188,6 +218,10 @@ extern "C" __global__ void BOUNDS anneal(
     const Lists before = {before_at, before_from, before_w}, after = {after_at, after_from, after_w};
     real *own = scratch + c.t;
     Words words;
+#ifdef DRAWN
+    int z = component[c.t];
+    const Features exponents = {own, pitch, components};
+#endif
     double weight = weights[c.t], on_joint = joint ? joint[c.t] : 0.0, rise_v = rises[c.t];
 
     if (fresh == 1) { // from the base, whose units are independent
@@ -218,6 +252,9 @@ extern "C" __global__ void BOUNDS anneal(
         double difference = differences[k - 1];
         real beta = betas[k], beta_before = betas[k - 1], per_step = (real)(1.0 / difference);
         double drawn = 0.0;
+#ifdef DRAWN // the component that the chain is in lets go of v
+        rise_v -= (double)own_logit(c, n, z, mixture, pulls);
+#endif
         weight += rise_v * difference;
 
         // the summed-out side: ln λ_k for the weight, and h from P_k(h|v)
@@ -228,7 +265,7 @@ extern "C" __global__ void BOUNDS anneal(
                 Features of = {own, pitch, starts_h[j + 1] - starts_h[j]};
                 for (int f = 0; f < of.count; ++f) {
                     int unit = starts_h[j] + f;
-                    of.set(f, UP(unit, slope_h[unit]), UP0(unit, base_h[unit]));
+                    of.set(f, UP(unit, slope_h[unit]) - PULL_H(unit), UP0(unit, base_h[unit]) + PULL_H(unit));
                 }
                 if (j % 4 == 0) {
                     words = philox(c.number, k, j / 4, side_h, keys);
@@ -253,7 +290,7 @@ extern "C" __global__ void BOUNDS anneal(
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
                     int unit = 4 * tile + i;
-                    real slope = UP(unit, slope_h[unit]), start = UP0(unit, base_h[unit]);
+                    real slope = UP(unit, slope_h[unit]) - PULL_H(unit), start = UP0(unit, base_h[unit]) + PULL_H(unit);
                     real now = multiply_add(slope, beta, start), was = multiply_add(slope, beta_before, start);
                     real e = (real)0, e_before = (real)0;
                     if (KIND_H == 0) { // ln 2cosh a = |a| + ln(1 + e)
@@ -282,6 +319,11 @@ extern "C" __global__ void BOUNDS anneal(
 
         // the component of a mixture, one more summed-out variable, whose pull on v gives way
         const real *pull = 0;
+#ifdef DRAWN
+        if (k < steps && !drawn_last)
+            z = draw_component(c, exponents, n, m, mixture, pulls, pulls_h, beta, philox(c.number, k, 0, SIDE_MIXTURE, keys).w[0]);
+        pull = pulls + (long)z * n;
+#else
         if (components) {
             Features of = {own, pitch, components};
             for (int z = 0; z < components; ++z) {
@@ -295,6 +337,7 @@ extern "C" __global__ void BOUNDS anneal(
             words = philox(c.number, k, 0, SIDE_MIXTURE, keys);
             pull = pulls + (long)of.pick(beta, most, total, words.w[0]) * n;
         }
+#endif
         if (k == steps) break;
 
 #ifdef METROPOLIS
@@ -354,7 +397,14 @@ extern "C" __global__ void BOUNDS anneal(
             }
             SYNC_WARP();
         }
+#ifdef DRAWN
+        if (drawn_last)
+            z = draw_component(c, exponents, n, m, mixture, pulls, pulls_h, beta, philox(c.number, k, 0, SIDE_MIXTURE, keys).w[0]);
+#endif
     }
+#ifdef DRAWN
+    component[c.t] = z;
+#endif
     weights[c.t] = weight, rises[c.t] = rise_v;
     if (joint) joint[c.t] = on_joint;
 }

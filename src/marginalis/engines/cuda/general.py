@@ -15,6 +15,7 @@ from ...models.units import Categorical, Gaussian, Units
 from ...paths.spins import SignedPath, signed_path
 from ..plan import Plan
 from ..reference.loop import Path as Reference
+from ..reference.loop import never_one
 from .population import OnDevice, Prepared, prepared, real_type, rows_of, words_of
 
 SOURCE = Path(__file__).with_name("general.cu")
@@ -106,8 +107,13 @@ class Population(OnDevice):
         self.scratch = self.device.zeros((max(1, laid_out.scratch), self.room), real_type(plan))
         self.rises = self.device.zeros((self.room,), np.float64)
         start = None if plan.start is None else plan.start[chains.start : chains.stop]
-        if start is None and plan.mixture is not None:
-            start = Reference(plan, chains).start()[: len(chains)]
+        self.component: Any = None  # of a mixture, that each chain is in
+        if plan.mixture is not None and len(chains):
+            path = Reference(plan, chains)
+            start = (path.start() if start is None else path.start_from(never_one(start)))[: len(chains)]
+            if path.z is not None:
+                components = np.pad(path.z[: len(chains)], (0, self.room - len(chains)))
+                self.component = self.device.upload(components.astype(np.int32))
         if start is not None:
             rows = self.signed(start)
             states = words_of(rows) if self.spins else rows.T.astype(dtype)
@@ -149,22 +155,30 @@ class Population(OnDevice):
             "DOUBLE": 1 if plan.precision == "double" else None,
             "SPINS": 1 if kind_v == kind_h == 0 else None,
             "METROPOLIS": 1 if metropolis else None,
+            "DRAWN": None if path.component_hidden is None else 1,
         }
         fields, own = path.component_fields, path.component_weights
         components = 0 if own is None else len(own)
-        padded = _fours if kind_v != 2 else np.ascontiguousarray
-        mixture = [None, None]
+        padded = [np.ascontiguousarray if kind == 2 else _fours for kind in (kind_v, kind_h)]
+        mixture = [None, None, None]
         if own is not None and fields is not None:
-            mixture = [device.upload(np.ascontiguousarray(own, dtype)), device.upload(padded(fields, dtype))]
+            mixture[:2] = device.upload(np.ascontiguousarray(own, dtype)), device.upload(padded[0](fields, dtype))
+        if path.component_hidden is not None:
+            mixture[2] = device.upload(padded[1](path.component_hidden, dtype))
         biases = [device.upload(_fours(x, dtype)) for x in (path.slope_v, path.slope_h, path.base_v, path.base_h)]
         arguments = (
             np.int32(n), np.int32(m),
             variables_v[0], variables_h[0], np.int32(variables_v[1]), np.int32(variables_h[1]),
-            *lists, *biases, *gauss_v, *gauss_h, np.int32(components), *mixture, np.int32(plan.sweeps),
+            *lists, *biases, *gauss_v, *gauss_h, np.int32(components), *mixture,
+            np.int32(plan.mixture is not None and plan.mixture.drawn_last), np.int32(plan.sweeps),
         )  # fmt: skip
         scratch = max(2 * max(most_v, most_h, components), n if metropolis else 0)
         couplings = [x for x in (path.weights, path.lateral, path.weights0, path.lateral0) if x is not None]
-        entries = 2 * sum(x.nnz if sp.issparse(x) else x.size for x in couplings) + 50 * (n + m) + components * n
+        entries = (
+            2 * sum(x.nnz if sp.issparse(x) else x.size for x in couplings)
+            + 50 * (n + m)
+            + components * (n + m)
+        )
         seconds = _SECONDS * (entries + (20 * plan.sweeps * path.weights.size if metropolis else 0))
         size = np.dtype(dtype).itemsize
         bytes_per_chain = scratch * size + ((n + m) // 8 if macros["SPINS"] else (n + m) * size)
@@ -179,7 +193,7 @@ class Population(OnDevice):
             -(-self.room // _BLOCK), _BLOCK, 0, *laid_out.arguments,
             prepared.betas, prepared.differences, *prepared.address, self.first,
             np.int64(self.room), self.x, self.scratch, self.rises, self.weights, self.joint,
-            np.int32(self.step), np.int32(to_step), np.int32(plan.steps), np.int32(self.fresh),
+            self.component, np.int32(self.step), np.int32(to_step), np.int32(plan.steps), np.int32(self.fresh),
         )  # fmt: skip
 
     def signed_states(self) -> Array:
@@ -202,4 +216,6 @@ class Population(OnDevice):
             self.x = chosen
         else:
             self.x = self.device.take(self.x, places, 1)
+        if self.component is not None:
+            self.component = self.device.take(self.component, places, 0)
         self.fresh = 2  # what goes with the states is computed anew
