@@ -174,11 +174,7 @@ class Population(OnDevice):
         )  # fmt: skip
         scratch = max(2 * max(most_v, most_h, components), n if metropolis else 0)
         couplings = [x for x in (path.weights, path.lateral, path.weights0, path.lateral0) if x is not None]
-        entries = (
-            2 * sum(x.nnz if sp.issparse(x) else x.size for x in couplings)
-            + 50 * (n + m)
-            + components * (n + m)
-        )
+        entries = 2 * sum(x.nnz if sp.issparse(x) else x.size for x in couplings) + 50 * (n + m) + components * (n + m)
         seconds = _SECONDS * (entries + (20 * plan.sweeps * path.weights.size if metropolis else 0))
         size = np.dtype(dtype).itemsize
         bytes_per_chain = scratch * size + ((n + m) // 8 if macros["SPINS"] else (n + m) * size)
