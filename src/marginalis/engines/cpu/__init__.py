@@ -64,4 +64,4 @@ def _types(x: Any) -> Any:
 
 @cache
 def _announce() -> None:
-    logger.info("compiling the kernels for this kind of model (some seconds, kept for the next run)")
+    logger.info("compiling kernels for this kind of model, once: about 5 s, which a budget does not count")
