@@ -1,11 +1,13 @@
 """The options of a run, listed once: every door has them, explains them, and refuses others by name."""
 
 import inspect
+import math
 import pydoc
 from typing import Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import typer
 from conftest import command, random_rbm
 
@@ -70,6 +72,93 @@ def test_unknown_options_are_named(door, model):
         for kind in (ValueError, TypeError):  # bad input, and what Python says itself
             with pytest.raises(kind, match=f"no option '{name}'"):
                 DOORS[door](model, *given, **{name: 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("K", "did you mean 'steps'"),
+        ("N", "did you mean 'chains'"),
+        ("n_chains", "did you mean 'chains'"),
+        ("Seed", "did you mean 'seed'"),
+        ("tolerence", "did you mean 'tolerance'"),
+        ("tol", "did you mean 'tolerance'"),
+        ("verbose", "did you mean 'progress'"),
+        ("temperature", "the temperature belongs to the model"),
+        ("betas", "did you mean 'schedule'"),
+    ],
+)
+def test_misspelt_options_are_answered_with_the_right_ones(name, meant, model):
+    with pytest.raises(ValueError, match=f"there is no option '{name}' here[:;] {meant}"):
+        mg.estimate(model, **{name: 1})
+    with pytest.raises(ValueError, match=f"no option '{name}' here[:;] {meant}"):
+        mg.log_likelihood(model, np.ones((1, 3)), **{name: 1})
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_every_misspelt_option_is_recognised(name, model):
+    for wrong in (name.upper() + "S", name + "_", f"n_{name}", name[0] + name[2:], name[1] + name[0] + name[2:]):
+        if wrong not in DEFAULTS:
+            with pytest.raises(ValueError, match=f"no option '{wrong}' here; did you mean '{name}'"):
+                mg.estimate(model, **{wrong: 1})
+
+
+class Broken:
+    """An object whose every method fails."""
+
+    def __array__(self, *args, **kwargs):
+        raise KeyError
+
+    def __repr__(self):
+        raise RuntimeError
+
+    def __iter__(self):
+        raise KeyError
+
+    def __eq__(self, other):
+        raise KeyError
+
+    __hash__ = None
+
+
+ODD = {
+    "complex numbers": np.array([0, 0.5 + 1j, 1]),
+    "complex zeros": np.array([0, 1], complex),
+    "a complex number": 1j,
+    "a sparse array": sp.csr_array(np.eye(2)),
+    "a sparse matrix": sp.csr_matrix(np.eye(2)),
+    "masked": np.ma.masked_array([0, 0.5, 1], [0, 1, 0]),
+    "bytes": b"ab",
+    "a dict": {"a": 1},
+    "nan": math.nan,
+    "a huge number": 10**400,
+    "a long double": np.longdouble("1e4000"),
+    "a long text": "9" * 5000,
+    "broken": Broken(),
+    "objects": np.array([0, object(), 1], dtype=object),
+    "a nested list": [[0, 1], [2]],
+    "dates": np.array(["2020-01-01"], "M8[D]"),
+    "a record": np.zeros(2, [("a", float)]),
+    "an ellipsis": ...,
+    "a type": int,
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("name", [*DEFAULTS, "tolerance", "budget", "record"])
+def test_values_of_odd_types_are_refused_with_one_line(name, kind, model, tmp_path, monkeypatch):
+    """Nothing but a ValueError or an OSError leaves a door, and no warning of another package."""
+    monkeypatch.chdir(tmp_path)
+    given = {"engine": "numpy", "chains": 4, "steps": 2, name: ODD[kind]}
+    if name in ("tolerance", "budget"):
+        given = {"engine": "numpy", "tolerance": 0.5, name: ODD[kind]}
+    if (name, kind) == ("progress", "a type"):
+        pytest.skip("a type can be called: it takes the progress")
+    if (name, kind) == ("summed", "complex zeros"):  # 0j == 0, which is a label
+        mg.estimate(model, **given)
+        return
+    with pytest.raises((ValueError, OSError), match=r"\A.{1,350}\Z"):
+        mg.estimate(model, **given)
 
 
 def test_unknown_flags_are_named(tmp_path, model):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import errno
 import math
 import operator
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -45,7 +46,45 @@ def shown(value: object) -> str:
 def one_of(value: object, known: Sequence[str], argument: str) -> None:
     """Raise a ValueError that names the argument if `value` is not one of the known words."""
     if not (isinstance(value, str) and value in known):
-        raise ValueError(f"{argument} is {shown(value)}; it must be one of {', '.join(known)}")
+        raise ValueError(
+            f"{argument} is {shown(value)}; it must be one of {', '.join(known)}{did_you_mean(value, known)}"
+        )
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """Return a question that suggests the known word closest to a misspelt one, or nothing if none is close."""
+    found = closest(word, known)
+    return "" if found is None else f"; did you mean {found!r}?"
+
+
+def closest(word: object, known: Iterable[str]) -> str | None:
+    """Return the known word that `word` resembles most, capitals, dashes and underscores aside, or None."""
+    if not isinstance(word, str):
+        return None
+    plain = {_plain(x): x for x in known}
+    found = difflib.get_close_matches(_plain(word[:80]), plain, n=1)
+    return plain[found[0]] if found else None
+
+
+def _plain(word: str) -> str:
+    return word.lower().replace("_", "-").strip("- ")
+
+
+def yes_or_no(value: object, argument: str, *, optional: bool = False) -> None:
+    """Raise a ValueError that names the argument if `value` is neither True nor False (nor None, if `optional`)."""
+    if not (isinstance(value, bool | np.bool_) or (optional and value is None)):
+        words = "True, False or None" if optional else "True or False"
+        raise ValueError(f"{argument} is {shown(value)}; it must be {words}")
+
+
+def as_list(value: Any, argument: str, what: str) -> list[Any]:
+    """Return the entries of `value` as a list, or raise a ValueError that says `what` the argument must be."""
+    try:
+        if sp.issparse(value) or isinstance(value, str | bytes):  # Their entries are rows and letters.
+            raise TypeError
+        return list(value.tolist() if isinstance(value, np.ndarray) else value)
+    except Exception:  # Any error that the caller's own iterator raises.
+        raise ValueError(f"{argument} is {shown(value)}; it must be {what}") from None
 
 
 def whole(value: object, argument: str, low: int, high: int) -> int:

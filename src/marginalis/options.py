@@ -12,12 +12,12 @@ import os
 import secrets
 import textwrap
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_args, get_type_hints
 
 from numpy.typing import ArrayLike
 
-from .checks import one_of
+from .checks import did_you_mean, one_of
 from .models.model import MRF
 from .parallel.threads import THREADS
 from .paths.base import Base
@@ -123,6 +123,54 @@ class RunOptions(PlanOptions, total=False):
     ]
 
 
+WORDS: dict[str, tuple[str, ...]] = {  # The options whose values are words of a fixed list.
+    "method": METHODS,
+    "transition": TRANSITIONS,
+    "precision": PRECISIONS,
+    "draws": DRAWS,
+    "engine": ENGINES,
+}
+
+SYNONYMS = {  # What other packages and the paper call the options.
+    "k": "steps",
+    "iterations": "steps",
+    "n_iter": "steps",
+    "n_betas": "steps",
+    "n": "chains",
+    "samples": "chains",
+    "n_samples": "chains",
+    "num_samples": "chains",
+    "runs": "chains",
+    "particles": "chains",
+    "betas": "schedule",
+    "rng": "seed",
+    "random_state": "seed",
+    "n_jobs": "threads",
+    "num_workers": "threads",
+    "cores": "threads",
+    "workers": "pool",
+    "executor": "pool",
+    "client": "pool",
+    "backend": "engine",
+    "gpu": "engine",
+    "cuda": "engine",
+    "dtype": "precision",
+    "verbose": "progress",
+    "tqdm": "progress",
+    "tol": "tolerance",
+    "eps": "tolerance",
+    "epsilon": "tolerance",
+    "accuracy": "tolerance",
+    "timeout": "budget",
+    "seconds": "budget",
+    "max_seconds": "budget",
+    "p0": "base",
+    "initial": "base",
+    "kernel": "transition",
+    "resampling": "resample",
+    "marginalize": "summed",
+}
+
 DEFAULTS: RunOptions = {
     "method": "mais",
     "steps": None,
@@ -182,15 +230,26 @@ def tells(door: Door) -> Door:
     return answering  # type: ignore[return-value]
 
 
+def _named(door: Door, known: Sequence[str]) -> Door:
+    """Let a function refuse options that are not known before anything else, and say which ones are meant."""
+
+    @functools.wraps(door)
+    def checking(*args: Any, **given: Any) -> Any:
+        check_names(given, known)
+        return door(*args, **given)
+
+    return checking  # type: ignore[return-value]
+
+
 def takes_options(*names: str, leave_out: Sequence[str] = ()) -> Callable[[Door], Door]:
     """Give a function with ``**options`` the signature and the explanations of the named options, or of all."""
     chosen = [name for name in names or DEFAULTS if name not in leave_out]
 
     def dress(undressed: Door) -> Door:
         signature = inspect.signature(undressed)
-        door = tells(undressed)
         hints = get_type_hints(RunOptions)
         own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        door = tells(_named(undressed, [*(p.name for p in own), *chosen]))
         listed = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=DEFAULTS[name], annotation=hints[name])  # type: ignore[literal-required]
             for name in chosen
@@ -207,11 +266,28 @@ def takes_options(*names: str, leave_out: Sequence[str] = ()) -> Callable[[Door]
     return dress
 
 
+def check_names(options: Iterable[str], known: Sequence[str]) -> None:
+    """Raise an `UnknownOption` that names the first option that is not known, and the one that is meant, if any."""
+    for name in options:
+        if name not in known:
+            raise UnknownOption(f"there is no option {name!r} here{meant(name, known)}")
+
+
+def meant(name: str, known: Sequence[str]) -> str:
+    """Return the end of a message about an unknown option: which of the known ones is probably meant."""
+    if name in DEFAULTS and name not in known:  # An option of other functions is no misspelling.
+        return ""
+    plain = name.lower().replace("-", "_").strip("_")
+    if plain in ("temperature", "beta", "t"):
+        return ": the temperature belongs to the model, as in rbm(..., temperature=2.0)"
+    if plain in SYNONYMS:
+        return f"; did you mean {SYNONYMS[plain]!r}?" if SYNONYMS[plain] in known else ""
+    return did_you_mean(name, known)
+
+
 def filled_in(options: Mapping[str, Any], leave_out: Sequence[str] = ()) -> RunOptions:
     """Return the options with defaults for those left out; a seed of None becomes a fresh one, here and only once."""
-    unknown = [name for name in options if name not in DEFAULTS or name in leave_out]
-    if unknown:
-        raise UnknownOption(f"there is no option {unknown[0]!r} here")
+    check_names(options, [name for name in DEFAULTS if name not in leave_out])
     chosen: dict[str, Any] = {**DEFAULTS, **options}
     if chosen["seed"] is None:
         chosen["seed"] = secrets.randbits(63)
@@ -219,6 +295,8 @@ def filled_in(options: Mapping[str, Any], leave_out: Sequence[str] = ()) -> RunO
     if word and isinstance(chosen["engine"], str) and chosen["engine"] == "auto":
         one_of(word, ENGINES, ENGINE)
         chosen["engine"] = word
+    for name, words in WORDS.items():
+        one_of(chosen[name], words, name)
     return chosen  # type: ignore[return-value]
 
 

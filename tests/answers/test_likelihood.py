@@ -23,6 +23,26 @@ def rng():
     return np.random.default_rng(5)
 
 
+def test_functions_of_numpy_take_the_samples(rng):
+    model = random_rbm(rng, 3, 4)
+    found = mg.log_likelihood(model, all_states(model))
+    assert np.mean(found) == pytest.approx(found.mean)
+    assert np.std(a=found, ddof=1) == pytest.approx(found.per_sample.std(ddof=1))
+    np.testing.assert_array_equal(np.asarray(found), found.per_sample)
+    np.testing.assert_array_equal(np.concatenate([found, found]), np.tile(found.per_sample, 2))
+    np.testing.assert_array_equal(np.exp(found), np.exp(found.per_sample))
+    run = mg.log_likelihood(mg.along([model, model], chains=40, engine="numpy"), all_states(model))
+    np.testing.assert_allclose(np.mean(run, axis=1), run.mean)
+
+
+@pytest.mark.parametrize("models", [list, lambda models: dict(enumerate(models))])
+def test_several_models_are_answered_with_the_right_function(rng, models):
+    several = models([random_rbm(rng, 3, 4) for _ in range(2)])
+    for door in (mg.estimate, mg.exact_log_z, lambda x: mg.log_likelihood(x, np.ones((1, 3)))):
+        with pytest.raises(ValueError, match=r"of 2 models; .*estimate_many .* log_likelihood\(along\(models\), d"):
+            door(several)
+
+
 def all_states(model):
     return states(model.visible_units, len(model.visible_bias))
 

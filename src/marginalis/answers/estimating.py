@@ -10,7 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import Array, shown
+from ..checks import Array, yes_or_no
 from ..engines.plan import Plan, make_plan
 from ..engines.recorder import Recorder
 from ..options import RunOptions, filled_in, plan_options, takes_options
@@ -57,8 +57,7 @@ def estimate_knowing(
     rows: Array | None, model: Any, tolerance: float | None, budget: float | None, record: bool, options: RunOptions
 ) -> Estimate:
     """Estimate F as `estimate` does, with rows of data (the visible side) as one more hint where the modes are."""
-    if not isinstance(record, bool | np.bool_):
-        raise ValueError(f"record is {shown(record)}; it must be True or False")
+    yes_or_no(record, "record")
     chosen = filled_in(options)
     begin = time.perf_counter()
     if tolerance is not None:

@@ -15,7 +15,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ..checks import Array, shown, whole
+from ..checks import Array, whole, yes_or_no
 from ..display import sketch
 from ..engines.plan import model_digest
 from ..exact import ModelTooLarge
@@ -199,8 +199,7 @@ def expectations(
         Moves under the model itself after the annealing, over which is averaged; 10 by default, fewer where the
         states would take more than a quarter of a GiB.
     """
-    if exact not in (None, True, False):
-        raise ValueError(f"exact is {shown(exact)}; it must be True, False or None")
+    yes_or_no(exact, "exact", optional=True)
     begin = time.perf_counter()
     chosen = filled_in(options)
     wanted = named_functions(functions)

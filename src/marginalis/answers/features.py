@@ -91,7 +91,7 @@ def named_functions(functions: Any) -> dict[str, Function]:
 
 def evaluated(function: Function, name: str, rows: Array) -> Array:
     """Return what a function says of rows of states: numbers [row], or several of them [row, number]."""
-    values = real_array(np.asarray(function(rows), dtype=np.float64), f"functions[{name!r}] of the states", None)
+    values = real_array(function(rows), f"functions[{name!r}] of the states", None)
     if values.ndim not in (1, 2) or len(values) != len(rows):
         raise ValueError(
             f"functions[{name!r}] gives an array of shape {values.shape} for {len(rows)} rows of states; "

@@ -26,12 +26,12 @@ from ..models.data import split_rows, visible_table
 from ..models.layered import as_model
 from ..models.model import MRF
 from ..models.units import Array, Gaussian
-from ..options import tells
+from ..options import check_names, tells
 from .along import Along
 from .bounds import Bounds
 from .estimate import Estimate
 from .estimating import estimate, estimate_knowing
-from .likelihoods import LogLikelihoods
+from .likelihoods import LogLikelihoods, OfSamples
 from .record import finite
 
 _CHEAP = 1.0  # seconds: an exact ln Z that takes no longer is always taken
@@ -41,7 +41,7 @@ _ROUNDING = 1e-9  # relative: two rows whose terms differ by less may be the sam
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LogLikelihood(Displayed):
+class LogLikelihood(OfSamples, Displayed):
     """ln p(v) of every row of a data set, in nats.
 
     Two errors that have nothing to do with each other are kept apart: `interval` is what the doubt about ln Z
@@ -147,7 +147,7 @@ def log_likelihood(rbm: Any, data: Any, log_z: Any = None, **estimate_options: A
             raise ValueError("rbm is the answer of along, which has ln Z: leave out log_z and all options")
         return _along(rbm, data)
     model = as_model(rbm, "rbm")
-    inspect.signature(estimate).bind(model, **estimate_options)  # a misspelt option, even if none is needed
+    check_names(estimate_options, list(inspect.signature(estimate).parameters)[1:])  # Also where none is needed.
     terms = _log_terms(model, data)  # before ln Z, which may take long: bad data fail at once
     value, (low, high), source, warnings = _log_z(model, data, log_z, estimate_options)
     warnings += _too_low(model, terms, high)

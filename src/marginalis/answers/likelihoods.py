@@ -15,8 +15,26 @@ from .along import Along
 from .record import Answer, Record, decimals, finite, plain_name
 
 
+class OfSamples:
+    """Lets NumPy's functions take an answer as its array `per_sample`: ``np.mean(answer)`` is their mean."""
+
+    per_sample: Any
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self.per_sample, dtype=dtype)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return function(*map(_as_array, args), **{name: _as_array(x) for name, x in kwargs.items()})
+
+
+def _as_array(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(map(_as_array, value))
+    return value.per_sample if isinstance(value, OfSamples) else value
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class LogLikelihoods(Answer):
+class LogLikelihoods(OfSamples, Answer):
     """ln p(v) of every row of a data set under every model of a sequence, in nats.
 
     As in `LogLikelihood`, `intervals` hold the doubt about ln Z alone, `sampling_error` that about the choice of rows.

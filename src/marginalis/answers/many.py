@@ -12,7 +12,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ..checks import Array
+from ..checks import Array, whole
 from ..display.card import Displayed
 from ..models.layered import as_model
 from ..models.model import MRF
@@ -119,8 +119,7 @@ def estimate_many(
     if not named:
         raise ValueError("models must be a list or a dictionary of at least one model")
     chosen = filled_in(options, leave_out=_NOT_HERE)
-    if not isinstance(chosen["seed"], int) or not 0 <= chosen["seed"] <= 2**64 - len(named):
-        raise ValueError(f"seed is {chosen['seed']!r}; it must be a whole number from 0 to 2^64 less the models")
+    seed = whole(chosen["seed"], "seed", 0, 2**64 - len(named))  # One seed for each model.
     begin = time.perf_counter()
     own = [as_model(model, f"models[{name!r}]") for name, model in named.items()]
     names = list(named)
@@ -131,7 +130,7 @@ def estimate_many(
         if workers.store is not None:
             found = dict(_stored(workers.store))
         left = [number for number in range(len(own)) if number not in found]
-        items = [(own[number], chosen["seed"] + number, names[number]) for number in left]
+        items = [(own[number], seed + number, names[number]) for number in left]
 
         def receive(place: int, answer: Estimate) -> None:
             found[left[place]] = answer

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ..checks import Array, whole
+from ..checks import Array, whole, yes_or_no
 from ..display.card import Displayed
 from ..exact.sampling import sample_visible
 from ..models.layered import as_model
@@ -52,8 +52,7 @@ def sample(model: Any, n: int, *, exact: bool | None = None, **options: Unpack[R
     proportion to their weights. `exact` True refuses the latter, False the former.
     """
     count = whole(n, "n", 1, 2**32)
-    if exact not in (None, True, False):
-        raise ValueError(f"exact is {exact!r}; it must be True, False or None")
+    yes_or_no(exact, "exact", optional=True)
     chosen = filled_in(options, leave_out=("first_chain",))
     seed = whole(chosen["seed"], "seed", 0, 2**64 - 1)
     model = as_model(model)

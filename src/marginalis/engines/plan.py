@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import scipy.sparse as sp
 
-from ..checks import Array, one_of, real_number, shown, whole
+from ..checks import Array, real_number, shown, whole
 from ..exact.sampling import sample_visible
 from ..gpu.device import device_numbers
 from ..models.arrange import rearrange
@@ -21,12 +21,7 @@ from ..models.model import MRF
 from ..options import (
     DEFAULT_CHAINS,
     DEFAULT_STEPS,
-    DRAWS,
-    ENGINES,
-    METHODS,
     NOT_OF_A_PLAN,
-    PRECISIONS,
-    TRANSITIONS,
     PlanOptions,
     filled_in,
 )
@@ -255,15 +250,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
     model = as_model(model)
     chosen = filled_in(options, leave_out=NOT_OF_A_PLAN)
     method, transition = chosen["method"], chosen["transition"]
-    for value, known, argument in (
-        (method, METHODS, "method"),
-        (transition, TRANSITIONS, "transition"),
-        (chosen["precision"], PRECISIONS, "precision"),
-        (chosen["draws"], DRAWS, "draws"),
-        (chosen["engine"], ENGINES, "engine"),
-    ):
-        one_of(value, known, argument)
-    sweeps = whole(chosen["sweeps"], "sweeps", 1, 10**6) if transition == "metropolis" else 0
+    sweeps = whole(chosen["sweeps"], "sweeps", 1, 10**6)
     schedule = "linear" if chosen["schedule"] is None else chosen["schedule"]
     path = betas(schedule, DEFAULT_STEPS if chosen["steps"] is None else chosen["steps"])
     if chosen["summed"] is not None:
@@ -305,7 +292,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
         betas=path,
         base=start,
         transition=transition,
-        sweeps=sweeps,
+        sweeps=sweeps if transition == "metropolis" else 0,
         chains=chains,
         first_chain=whole(chosen["first_chain"], "first_chain", 0, 2**32 - chains),
         seed=whole(chosen["seed"], "seed", 0, 2**64 - 1),

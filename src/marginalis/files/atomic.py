@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from ..checks import one_line
+
 _unfinished: set[Path] = set()
 
 
@@ -21,7 +23,7 @@ def check_writable(path: str | Path) -> None:
         with _beside(place):
             pass
     except OSError as error:
-        raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
+        raise ValueError(f"cannot write {one_line(path, 100)}: {error.strerror or error}") from None
 
 
 def make_folder(folder: Path, *names: str) -> None:
@@ -29,7 +31,7 @@ def make_folder(folder: Path, *names: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(f"cannot write to {folder}: {error.strerror or error}") from None
+        raise ValueError(f"cannot write to {one_line(folder, 100)}: {error.strerror or error}") from None
     for name in names:
         check_writable(folder / name)
 
@@ -44,7 +46,7 @@ def write_whole(path: str | Path, write: Callable[[IO[bytes]], object]) -> None:
                 write(file)
             os.replace(temporary, place)
     except OSError as error:
-        raise OSError(f"cannot write {path}: {error.strerror or error}") from None
+        raise OSError(f"cannot write {one_line(path, 100)}: {error.strerror or error}") from None
 
 
 def remove_unfinished() -> None:

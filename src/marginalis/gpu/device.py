@@ -200,7 +200,7 @@ def device_numbers(device: object) -> tuple[int, ...]:
         return (0,)
     try:
         given = device.split(",") if isinstance(device, str) else device
-        if isinstance(given, Sequence) and given:
+        if isinstance(given, Sequence) and given and not isinstance(given, bytes):
             return tuple(whole(int(x) if isinstance(x, str) else x, "device", 0, 2**16) for x in given)
     except ValueError:
         pass

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from ..checks import Array, shown
+from ..checks import Array, as_list, shown
 from .forms import Grid, Indices, Layers, Split
 from .model import MRF
 from .units import Categorical, Gaussian, TwoState, Units
@@ -140,9 +140,7 @@ def _graph(model: MRF) -> Any:
 
 def numbers_of(model: MRF, labels: Any) -> Indices:
     """Return the numbers of the variables with these labels, sorted; each must exist, once."""
-    if isinstance(labels, str | bytes) or not np.iterable(labels):
-        raise ValueError(f"summed is {labels!r}; it must list labels of variables")
-    wanted = list(labels.tolist() if isinstance(labels, np.ndarray) else labels)
+    wanted = as_list(labels, "summed", "a list of labels of variables")
     try:
         if isinstance(model.labels, range):
             numbers = [model.labels.index(x) for x in wanted]
@@ -150,7 +148,9 @@ def numbers_of(model: MRF, labels: Any) -> Indices:
             known = {label: i for i, label in enumerate(model.labels)}
             numbers = [known[x] for x in wanted]
     except (KeyError, ValueError, TypeError):
-        raise ValueError(f"summed names {_first_unknown(model, wanted)!r}, which is no label of the model") from None
+        raise ValueError(
+            f"summed names {shown(_first_unknown(model, wanted))}, which is no label of the model"
+        ) from None
     if not numbers:
         raise ValueError("summed is empty: name at least one variable, or use method 'ais'")
     if len(set(numbers)) < len(numbers):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,12 +84,21 @@ def as_model(value: Any, argument: str = "model") -> MRF:
         return from_bqm(value)
     if all(hasattr(value, name) for name in ("nodes", "edges", "is_directed")):
         return from_graph(value)
+    if isinstance(value, list | Mapping) and value and all(isinstance(x, MRF | FactorModel) for x in _entries(value)):
+        raise ValueError(
+            f"{argument} is a {type(value).__name__} of {len(value)} models; it must be one of them: estimate_many "
+            "answers for each, along and log_likelihood(along(models), data) for the models of a training run"
+        )
     if is_state(value):
         return from_state(value, argument)
     raise ValueError(
         f"{argument} is {a_kind(value)}; it must be an MRF (see rbm, load), a tuple (weights, visible_bias, "
         "hidden_bias, units), a fitted BernoulliRBM, a quadratic model of dimod, a networkx graph or a torch state"
     )
+
+
+def _entries(models: list[Any] | Mapping[Any, Any]) -> list[Any]:
+    return list(models.values()) if isinstance(models, Mapping) else models
 
 
 def dbm(

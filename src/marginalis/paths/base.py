@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ..checks import real_array, real_number, shown
+from ..checks import a_kind, as_list, did_you_mean, real_array, real_number, shown
 from ..exact import exact_log_z
 from ..models.arrange import rearrange
 from ..models.data import visible_rows
@@ -97,7 +97,7 @@ def make_base(base: str | Base | MRF | Sequence[ArrayLike], model: MRF) -> Base:
     """
     if isinstance(base, str):
         if base not in BASES:
-            raise ValueError(f"base is {shown(base)}; it must be one of {', '.join(BASES)} or a pair of field arrays")
+            raise ValueError(f"base is {shown(base)}; it must be {_KINDS}{did_you_mean(base, (*BASES, QUENCHES))}")
         return BASES[base](model)
     if isinstance(base, MRF):
         return model_base(base, model)
@@ -105,9 +105,10 @@ def make_base(base: str | Base | MRF | Sequence[ArrayLike], model: MRF) -> Base:
         return base
     if isinstance(base, np.ndarray) and base.ndim == 1 and base.dtype != object:
         return Base(*model.by_side(real_array(base, "base fields", 1), "base fields"))
-    pair = (base.visible, base.hidden) if isinstance(base, Base) else tuple(base) if np.iterable(base) else ()
+    what = f"{_KINDS}, a model or what data_base returns"
+    pair = [base.visible, base.hidden] if isinstance(base, Base) else as_list(base, "base", what)
     if len(pair) != 2:
-        raise ValueError(f"base must be one of {', '.join(BASES)} or a pair (visible fields, hidden fields)")
+        raise ValueError(f"base is {a_kind(base)} of {len(pair)} entries; it must be {what}")
     fields = [real_array(x, f"base {side} fields", 1) for side, x in zip(("visible", "hidden"), pair, strict=True)]
     for side, given, own in zip(("visible", "hidden"), fields, (model.visible_bias, model.hidden_bias), strict=True):
         if len(given) != len(own):
@@ -279,6 +280,7 @@ def _fields_of_rates(units: Units, rows: Array, extra: float) -> Array:
 
 BASES = {"uniform": uniform, "biases": biases, "mean-field": mean_field}
 QUENCHES = "quenches"  # a mixture, which is fitted by runs of its own
+_KINDS = f"one of {', '.join((*BASES, QUENCHES))}, or a pair of arrays (visible fields, hidden fields)"
 
 
 def is_quenches(base: object) -> bool:

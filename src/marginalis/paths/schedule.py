@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import Array, open_file, reading, shown, whole
+from ..checks import Array, did_you_mean, open_file, plain_array, reading, shown, whole
 from ..options import DEFAULT_STEPS
 
 SCHEDULES = ("linear", "adaptive")
@@ -20,10 +20,15 @@ def betas(schedule: str | ArrayLike, steps: int = DEFAULT_STEPS) -> Array:
         if schedule != "linear":
             raise ValueError(
                 f"schedule is {shown(schedule)}; it must be 'linear', 'adaptive' or a list of β from 0 to 1"
+                + did_you_mean(schedule, SCHEDULES)
             )
         return np.linspace(0.0, 1.0, whole(steps, "steps", 1, 2**31) + 1)
     try:
-        sequence = np.array(schedule, dtype=np.float64)
+        given = plain_array(schedule, "schedule")
+        if given.dtype.kind == "c":
+            raise TypeError
+        with np.errstate(all="ignore"):  # A long double that overflows is refused below.
+            sequence = np.array(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise ValueError("schedule must be 'linear', 'adaptive' or a list of numbers from 0 to 1") from None
     if sequence.ndim != 1 or len(sequence) < 2:

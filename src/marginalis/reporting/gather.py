@@ -149,6 +149,9 @@ def report(
     """
     chosen = filled_in(options)
     seconds = real_number(exact_seconds, "exact_seconds")
+    for name, words in (("title", title), ("command", command)):
+        if not (words is None or isinstance(words, str)):
+            raise ValueError(f"{name} is {shown(words)}; it must be a text")
     check_writable(path)
     model = _with_pairs(model)
     missing: dict[str, str] = {}

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..checks import whole
+from ..checks import one_of, whole
 from ..files.atomic import make_folder, write_whole
 from ..options import Engine
 from ..parallel.each import call_each
@@ -64,8 +64,7 @@ def reproduce(
     GPU is fed by a few processes.
     """
     check_engine(engine)
-    if name != "all" and name not in EXPERIMENTS:
-        raise ValueError(f"experiment is {name!r}; it must be one of {', '.join(EXPERIMENTS)}, all")
+    one_of(name, (*EXPERIMENTS, "all"), "experiment")
     chosen = list(EXPERIMENTS.values()) if name == "all" else [EXPERIMENTS[name]]
     seed = whole(seed, "seed", 0, 2**64 - 1)
     here = cores(threads)
