@@ -70,9 +70,13 @@ def test_every_answer_is_looked_at():
 
 def test_models_in_words():
     assert "(complete bipartite graph, 4 + 5 spins, 20 couplings, T = 1)" in repr(MODEL)
-    assert "lattice 4×4, periodic, 8 + 8 spins" in repr(mg.ising_grid((4, 4), periodic=True))
-    assert "(lattice 3×4, open, 6 + 6 spins, 17 couplings, T = 2)" in repr(mg.ising_grid((3, 4), temperature=2.0))
-    assert "variables of 3 states" in repr(mg.potts_grid((2, 2), 3))
+    assert "lattice 4×4, periodic, 16 spins" in repr(mg.ising_grid((4, 4), periodic=True))
+    assert "(lattice 3×4, open, 12 spins, 17 couplings, T = 2)" in repr(mg.ising_grid((3, 4), temperature=2.0))
+    assert "4 variables of 3 states, 4 couplings" in repr(mg.potts_grid((2, 2), 3))
+    assert "288 couplings" in repr(mg.potts_grid((12, 12), 4, periodic=True))  # of pairs of variables, not of states
+    assert "MRF of 1 variable   (lattice 1×1, open, 1 spin, 0 couplings" in repr(mg.ising_grid((1, 1)))
+    pair = mg.rbm([[1.0]], [0.0], [0.0], units=("binary", "gaussian"))
+    assert "1 binary unit + 1 Gaussian variable, 1 coupling, T = 1" in repr(pair)
     triangle = mg.from_edges([(0, 1), (1, 2), (0, 2)], coupling=[1.0, 1.0, -1.0])
     assert "graph in 3 blocks" in repr(triangle)
     assert "3 couplings" in repr(triangle)

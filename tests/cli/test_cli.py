@@ -43,7 +43,7 @@ def test_text_output(model):
     assert "warning: steps is 1" in done.stdout
     assert "F = -" in run("exact", model).stdout
     text = run("info", model).stdout
-    assert "variables" in text
+    assert "variables         20 (8 visible + 12 hidden)" in text
     facts = json.loads(run("info", model, "--json").stdout)
     assert (facts["visible"], facts["hidden"], facts["temperature"], facts["mais_is"]) == (
         8,
@@ -51,6 +51,55 @@ def test_text_output(model):
         0.5,
         "mais-v",
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("ising-grid", "--shape", "16x16"), "lattice 16×16, open, 256 spins, 480 couplings, T = 1"),
+        (("ising-grid", "--shape", "1x2"), "lattice 1×2, open, 2 spins, 1 coupling, T = 1"),
+        (("potts-grid", "--shape", "12x12", "--periodic"), "144 variables of 3 states, 288 couplings, T = 1"),
+        (("rbm-gaussian",), "complete bipartite graph, 20 + 40 spins, 800 couplings, T = 1"),
+        (("dbm", "--layers", "2,1,2"), "3 layers of 2, 1, 2, 5 binary units, 4 couplings, T = 1"),
+    ],
+)
+def test_made_models_are_described_as_people_say_it(tmp_path, words, said):
+    path = tmp_path / "m.npz"
+    assert said in run("make", *words, "-o", path).stderr
+    lines = dict(line.split("  ", 1) for line in run("info", path).stdout.splitlines())
+    assert {"graph", "variables", "units", "couplings", "fields", "temperature", "summed out", "exact"} == set(lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("--stpes", 3), "no option --stpes here; did you mean --steps?"),
+        (("--n-chains", 3), "no option --n-chains here; did you mean --chains?"),
+        (("--K", 3), "no option --K here; did you mean --steps?"),
+        (("-K", 3), "no option -K here; did you mean --steps?"),
+        (("--verbose",), "no option --verbose here"),
+        (("--first_chain", 1), "did you mean --first-chain?"),
+        (("--method", "AIS"), "must be one of mais, mais-v, mais-h, ais; did you mean 'ais'?"),
+        (("--schedule", "adaptiv"), "did you mean 'adaptive'?"),
+        (
+            ("--base", "quench"),
+            "quenches, a data file or a model file; did you mean 'quenches'?",
+        ),
+        (("--plot", "a.png", "--plot-kind", "weight"), "did you mean 'weights'?"),
+    ],
+)
+def test_misspelt_flags_and_words_are_answered_with_the_right_ones(model, words, meant):
+    done = run("estimate", model, *words)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert meant in done.stderr
+
+
+@posix
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"])
+def test_bad_input_exits_with_2_though_nothing_can_be_said(tmp_path, redirection):
+    command = f"{sys.executable} -m marginalis info {tmp_path}/none.npz {redirection}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True)
+    assert (done.returncode, done.stdout) == (2, b"")
 
 
 def test_schedule_file(model, tmp_path):
@@ -132,7 +181,10 @@ def test_make_is_seeded(tmp_path):
         (["estimate", "{model}", "--method", "magic"], "method is 'magic'"),
         (["estimate", "{model}", "--engine", "magic"], "engine is 'magic'"),
         (["estimate", "{model}", "--base", "magic"], "base is 'magic'"),
-        (["estimate", "{model}", "--schedule", "magic"], "cannot read schedule file magic"),
+        (
+            ["estimate", "{model}", "--schedule", "magic"],
+            "schedule is 'magic'; it must be linear, adaptive or a text file",
+        ),
         (["estimate", "{model}", "--threads", "0"], "threads is 0"),
         (["estimate", "{model}", "--out", "no/where.npz"], "cannot write no/where.npz"),
         (["estimate", "{model}", "--plot", "no/where.png"], "cannot write no/where.png"),

@@ -39,7 +39,7 @@ def main() -> None:
         # Usage errors know how to word themselves; their class has moved between versions of typer.
         if not hasattr(error, "format_message"):
             raise
-        _leave(error.format_message() or "give a command; see marginalis --help", 2)
+        _leave(_usage(error), 2)
     if code == 130:  # newer typer turns the interrupt into a code
         _leave("interrupted", 130)
     sys.exit(code)
@@ -66,6 +66,21 @@ def _run() -> Any:
         return app(with_values(sys.argv[1:]), standalone_mode=False)
     except typer.Abort:
         raise KeyboardInterrupt from None
+
+
+def _usage(error: Any) -> str:
+    """Return the message of a usage error; a flag that does not exist comes with the one that is probably meant."""
+    name, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
+    if name is None or context is None or not hasattr(error, "possibilities"):
+        return error.format_message() or "give a command; see marginalis --help"
+    from ..options import meant
+
+    flags = [flag for parameter in context.command.params for flag in parameter.opts if flag.startswith("--")]
+    known = [flag.removeprefix("--").replace("-", "_") for flag in flags]
+    suggestion = meant(name.strip("-").replace("-", "_"), known)
+    for flag, word in zip(flags, known, strict=True):
+        suggestion = suggestion.replace(repr(word), flag)
+    return f"there is no option {name} here{suggestion}"
 
 
 def _on_signals(handler: Any) -> None:
@@ -102,7 +117,11 @@ def _leave(message: str, code: int) -> NoReturn:
     if len(message) > LONGEST:  # the ends say what it was about, and why
         message = f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
     _said.append(message)
-    print(f"marginalis: {message}", file=sys.stderr, flush=True)
+    if sys.stderr is not None:
+        try:
+            print(f"marginalis: {message}", file=sys.stderr, flush=True)
+        except OSError:  # A full disk or a closed pipe; the exit code remains.
+            sys.stderr = None
     if code == 130:  # Python's end gives signals back to the system: one more would change the exit code
         _on_signals(signal.SIG_IGN)
     sys.exit(code)

@@ -12,6 +12,8 @@ import typer
 
 from ..answers.estimating import estimate as run_estimate
 from ..answers.likelihood import log_likelihood
+from ..checks import one_of
+from ..display.words import method_name
 from ..engines.plan import make_plan
 from ..exact import METHODS as EXACT_METHODS
 from ..exact import ModelTooLarge, cheapest, duration, exact_log_z
@@ -57,8 +59,7 @@ def estimate(
     check_outputs(inputs, out, pr, figure=plot)
     if plot_kind != "weights" and plot is None:
         raise ValueError(f"plot-kind {plot_kind!r} goes with --plot FILE")
-    if plot_kind not in ESTIMATE_PLOTS:
-        raise ValueError(f"plot-kind is {plot_kind!r}; it must be one of {', '.join(ESTIMATE_PLOTS)}")
+    one_of(plot_kind, ESTIMATE_PLOTS, "plot-kind")
     loaded = model.load_pairs()
     record = plot is not None and plot_kind == "curve"
     result = run_estimate(loaded, tolerance=tolerance, budget=budget, record=record, **read_files(options, loaded))
@@ -211,8 +212,12 @@ def info(model: ModelFile, as_json: Json = False) -> None:
     if as_json:
         say(json.dumps(facts))
         return
-    for key, value in facts.items():
-        say(f"{key.replace('_', ' '):<22} {f'{value:.6g}' if isinstance(value, float) else value}")
+    lines = {**facts, "forbidden_states": "yes" if facts.get("forbidden_states") else "no"}
+    if isinstance(loaded, MRF):
+        summed = f"{describe.count(_summed_out(loaded), 'variable')}, by {method_name(facts['mais_is'])}"
+        lines = {**describe.lines(loaded), "summed out": summed, "exact": facts["exact"]}
+    for key, value in lines.items():
+        say(f"{key.replace('_', ' '):<17} {value}")
 
 
 @app.command()
@@ -286,6 +291,11 @@ def _facts_of_factors(model: FactorModel) -> dict[str, Any]:
         "annealing": f"no: {model.why_not_annealed()}",
         "exact": _exact_way(model),
     }
+
+
+def _summed_out(model: MRF) -> int:
+    """Return the number of variables that mAIS sums out at every step."""
+    return {"mais-v": model.n_hidden, "mais-h": model.n_visible}.get(make_plan(model).method, model.n_hidden)
 
 
 def _facts(model: MRF) -> dict[str, Any]:

@@ -30,7 +30,9 @@ PoolOption = Annotated[
 
 def say(text: str, err: bool = False) -> None:
     """Print a line; what the terminal cannot show is replaced (`typer.echo` alone would send it UTF-8)."""
-    typer.echo(text, file=sys.stderr if err else sys.stdout)
+    stream = sys.stderr if err else sys.stdout
+    if stream is not None:  # It is None where the caller has closed it, and `typer.echo` would take the other one.
+        typer.echo(text, file=stream)
 
 
 def show(result: Any, as_json: bool, log10: bool = False) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..files import model_files
+from ..models import describe
 from .common import app, check_outputs, say
 from .model_file import ModelFile, takes_model
 
@@ -28,4 +29,4 @@ def convert(
     check_outputs(model.inputs, out)
     loaded = model.load()
     model_files.save(loaded, out)
-    say(f"wrote {out}: {loaded.n_variables} variables", err=True)
+    say(f"wrote {out}: {describe.count(loaded.n_variables, 'variable')}", err=True)

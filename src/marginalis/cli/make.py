@@ -9,6 +9,7 @@ import typer
 
 from .. import examples
 from ..files import model_files
+from ..models import describe
 from ..models.model import MRF
 from .common import app, say
 
@@ -125,4 +126,4 @@ def _sizes(text: str, separator: str, argument: str) -> list[int]:
 
 def _write(model: MRF, path: Path) -> None:
     model_files.save(model, path)
-    say(f"wrote {path}: {model.n_visible} x {model.n_hidden}, T = {model.temperature:g}", err=True)
+    say(f"wrote {path}: {describe.essence(model)}", err=True)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
+from ..checks import did_you_mean
 from ..files import tables
 from ..files.model_files import load
 from ..models.layered import as_model
@@ -88,7 +89,7 @@ def read_files(options: dict[str, Any], model: MRF) -> dict[str, Any]:
     """Return the options with what the files hold that some of them name."""
     read = dict(options)
     if options.get("schedule") not in (None, *SCHEDULES):
-        read["schedule"] = read_schedule(str(options["schedule"]))
+        read["schedule"] = _schedule(str(options["schedule"]))
     if options.get("base") not in (None, QUENCHES, *BASES):
         read["base"] = _base(str(options["base"]), model)
     if options.get("resample") is not None:
@@ -98,10 +99,21 @@ def read_files(options: dict[str, Any], model: MRF) -> dict[str, Any]:
     return read
 
 
+def _schedule(text: str) -> Any:
+    if not Path(text).exists() and not Path(text).suffix:
+        known = ", ".join(SCHEDULES)
+        raise ValueError(f"schedule is {text!r}; it must be {known} or a text file{did_you_mean(text, SCHEDULES)}")
+    return read_schedule(text)
+
+
 def _base(text: str, model: MRF) -> Any:
     kind = Path(text).suffix.lower()
     if not kind:
-        raise ValueError(f"base is {text!r}; it must be one of {', '.join(BASES)}, a data file or a model file")
+        known = (*BASES, QUENCHES)
+        raise ValueError(
+            f"base is {text!r}; it must be one of {', '.join(known)}, a data file or a model file"
+            + did_you_mean(text, known)
+        )
     if kind not in tables.ENDINGS or (kind == ".npz" and tables.is_model(text)):
         return as_model(load(text), "base")
     return data_base(model, tables.load_data(text))

@@ -20,6 +20,7 @@ from .ways import EPS, PROMISED, SOON, WAYS, ExactMethod, enumeration_on_gpu
 
 METHODS = ("auto", *WAYS)
 
+_INSTANT = 1e-3  # Seconds below which a length of time is not given as a number.
 _MANY = 1000  # variables without couplings that are summed apart, as a method would take them one by one
 
 
@@ -246,4 +247,4 @@ def duration(seconds: float) -> str:
     for unit, size in (("years", 31557600.0), ("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
         if seconds >= 2 * size:
             return f"about {seconds / size:.3g} {unit}"
-    return f"about {seconds:.2g} s"
+    return f"about {seconds:.2g} s" if seconds >= _INSTANT else "less than a millisecond"

@@ -15,19 +15,41 @@ if TYPE_CHECKING:
     from .model import MRF
 
 _LISTED = 8  # sizes of layers that are listed
+_LONGEST_NAME = 60  # Characters of the name of a kind of unit, which may be a long list of numbers of states.
 
 
 def in_words(model: MRF) -> str:
     """Return the model in one line."""
-    kinds = [
-        f"{number} {_units(units)}"
-        for number, units in ((model.n_visible, model.visible_units), (model.n_hidden, model.hidden_units))
-        if number
-    ]
-    if len(kinds) == 2 and kinds[0].split(" ", 1)[1] == kinds[1].split(" ", 1)[1]:
-        kinds = [kinds[0].split(" ", 1)[0], kinds[1]]
-    facts = f"{graph(model)}, {' + '.join(kinds)}, {len(couplings(model))} couplings, T = {model.temperature:g}"
-    return f"MRF of {model.n_variables} variables   ({facts})"
+    return f"MRF of {count(model.n_variables, 'variable')}   ({essence(model)})"
+
+
+def essence(model: MRF) -> str:
+    """Return graph, variables, couplings and temperature as a person would say them."""
+    return f"{graph(model)}, {variables(model)}, {count(bonds(model), 'coupling')}, T = {model.temperature:g}"
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun in the singular or plural: "1 spin", "2 spins"."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def variables(model: MRF) -> str:
+    """Return the number and kind of the variables, of each side where the sides have a meaning."""
+    sides = [(model.n_visible, model.visible_units), (model.n_hidden, model.hidden_units)]
+    sides = [(number, units) for number, units in sides if number]
+    if len({_noun(units) for _, units in sides}) == 1:
+        noun, rest = _noun(sides[0][1])
+        total = count(model.n_variables, noun) + rest
+        if len(sides) == 1 or model.layout is not None or not model.is_bipartite or model.is_sparse:
+            return total
+        return f"{sides[0][0]} + {count(sides[1][0], noun)}{rest}"
+    return " + ".join(count(number, _noun(units)[0]) + _noun(units)[1] for number, units in sides)
+
+
+def bonds(model: MRF) -> int:
+    """Return the number of pairs of variables that are coupled."""
+    categorical = isinstance(model.visible_units, Categorical) or isinstance(model.hidden_units, Categorical)
+    return model.n_edges if categorical else len(couplings(model))
 
 
 def graph(model: MRF) -> str:
@@ -72,16 +94,38 @@ def facts(model: MRF) -> dict[str, Any]:
         "hidden_units": model.hidden_units.name,
         "temperature": model.temperature,
         "coupling": "sparse" if model.is_sparse else "dense",
-        "couplings": len(strengths),
+        "couplings": bonds(model),
         "largest_coupling": float(strengths.max(initial=0.0)),
         "largest_field": float(max(np.abs(b).max(initial=0.0) for b in (model.visible_bias, model.hidden_bias))),
         "blocks_of_a_sweep": len(model.sweep),
     }
 
 
-def _units(units: Units) -> str:
-    """Return the name of the variables of a side, in the plural."""
+def lines(model: MRF) -> dict[str, str]:
+    """Return what a person wants to know of a model, as lines of text by their names."""
+    plain = facts(model)
+    units = {side: plain[f"{side}_units"] for side in ("visible", "hidden")}
+    sides = f" ({model.n_visible} visible + {model.n_hidden} hidden)"
+    if model.layout is not None or not model.is_bipartite:  # The sides are the package's choice.
+        sides = ""
+    fields = f"the largest {plain['largest_field']:.6g}" if plain["largest_field"] else "none"
+    strengths = f"{plain['couplings']}, the largest {plain['largest_coupling']:.6g}" if plain["couplings"] else "none"
+    found = {"graph": plain["graph"], "variables": f"{model.n_variables}{sides}"}
+    if model.n_hidden and units["visible"] != units["hidden"]:
+        found |= {"units": f"{_listed(units['visible'])} (visible), {_listed(units['hidden'])} (hidden)"}
+    else:
+        found |= {"units": _listed(units["visible" if model.n_visible else "hidden"])}
+    return found | {"couplings": strengths, "fields": fields, "temperature": f"{model.temperature:g}"}
+
+
+def _listed(units: str) -> str:
+    """Return the name of a kind of unit, a long list of numbers of states shortened."""
+    return units if len(units) <= _LONGEST_NAME else units[:_LONGEST_NAME] + "…"
+
+
+def _noun(units: Units) -> tuple[str, str]:
+    """Return the name of one variable of this kind, and what follows the name."""
     if isinstance(units, Categorical):
         sizes = np.unique(np.atleast_1d(units.sizes))
-        return f"variables of {sizes[0]}" + (f" to {sizes[-1]}" if len(sizes) > 1 else "") + " states"
-    return "Gaussian variables" if isinstance(units, Gaussian) else {"spin": "spins"}.get(units.name, "binary units")
+        return "variable", f" of {sizes[0]}" + (f" to {sizes[-1]}" if len(sizes) > 1 else "") + " states"
+    return ("Gaussian variable" if isinstance(units, Gaussian) else {"spin": "spin"}.get(units.name, "binary unit")), ""

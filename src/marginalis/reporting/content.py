@@ -21,8 +21,6 @@ from ..models.factors import FactorModel
 if TYPE_CHECKING:
     from .gather import Report
 
-_UNITS_LISTED = 60  # characters of a list of categorical sizes
-
 
 def page_of(report: Report) -> bytes:
     """Return the page."""
@@ -86,19 +84,9 @@ def _model(report: Report) -> list[str]:
             "forbidden states": "yes" if model.is_hard else "no",
         }
         return [definitions(facts), "<p>Models of factors are not drawn.</p>"]
-    plain = describe.facts(model)
-    units = [plain[f"{side}_units"] for side in ("visible", "hidden")]
-    facts = {
-        "graph": plain["graph"],
-        "variables": f"{plain['variables']} ({plain['visible']} visible + {plain['hidden']} hidden)",
-        "units": _shortened(units[0] if units[0] == units[1] or not plain["hidden"] else " and ".join(units)),
-        "couplings": f"{plain['couplings']}, the largest {plain['largest_coupling']:.4g}",
-        "largest field": f"{plain['largest_field']:.4g}",
-        "temperature": f"{plain['temperature']:g}",
-        "summed out": f"{report.summed_out} variables, exactly, at every step",
-    }
+    facts = describe.lines(model) | {"summed out": f"{describe.count(report.summed_out, 'variable')}, at every step"}
     figures = []
-    if plain["couplings"] or plain["largest_field"]:
+    if (facts["couplings"], facts["fields"]) != ("none", "none"):
         figures.append(_figure(lambda: plots.couplings(model), "How strong couplings and fields are."))
     try:
         plots.pictures.check_size(model)
@@ -274,7 +262,3 @@ def _exact_f(report: Report) -> float | None:
 
 def _number(x: float, digits: int) -> str:
     return f"{x:.{digits}f}" if math.isfinite(x) else "unknown"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _UNITS_LISTED else text[:_UNITS_LISTED] + "…"
