@@ -325,5 +325,5 @@ def make_estimate(log_weights, **changes):
         seconds=0.5,
     )
     record = Record(**{name: changes.pop(name, value) for name, value in recorded.items()})
-    given = dict(log_weights=np.asarray(log_weights, float), log_z0=2.0, record=record, fingerprint="abc")
-    return mg.Estimate(**(given | changes))
+    weights = mg.Weights(log_weights, changes.pop("log_z0", 2.0), changes.pop("rounding", 0.0))
+    return mg.Estimate(**(dict(weights=weights, record=record, fingerprint="abc") | changes))

@@ -13,8 +13,9 @@ ROOT = Path(mg.__file__).parent
 LAYERS = (
     ("marginalis",),
     ("checks", "display", "random", "parallel", "simd", "gpu"),
+    ("statistics",),
     ("models",),
-    ("files", "statistics"),
+    ("files",),
     ("exact",),
     ("paths", "options", "engines", "running"),
     ("planning", "answers"),

@@ -26,6 +26,7 @@ __all__ = [
     "Report",
     "Samples",
     "Thermodynamics",
+    "Weights",
     "along",
     "as_model",
     "bound",

@@ -44,5 +44,6 @@ from .models.model import MRF as MRF
 from .paths.base import data_base as data_base
 from .reporting.gather import Report as Report
 from .reporting.gather import report as report
+from .statistics.weights import Weights as Weights
 
 BipartiteMRF = MRF  # its name when bipartite graphs were all there was

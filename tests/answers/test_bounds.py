@@ -36,7 +36,11 @@ def test_bounds_fail_as_often_as_they_should():
     whole = mg.bound(model, method="mais-v", steps=1, chains=4 * number, confidence=1.0 - 2.0 * risk)
     assert whole.samples == "exact, by enumeration"
     groups = zip(whole.forward.log_weights.reshape(-1, 4), whole.reverse_log_weights.reshape(-1, 4), strict=True)
-    few = [replace(whole, forward=replace(whole.forward, log_weights=x), reverse_log_weights=y) for x, y in groups]
+    known = whole.forward
+    few = [
+        replace(whole, forward=replace(known, weights=mg.Weights(x, known.log_z0)), reverse_log_weights=y)
+        for x, y in groups
+    ]
     for expected, wrong in (
         (rate(16 * p, np.full(16, 1 / 16)), [b.upper < -sums.log_z for b in few]),
         (rate(1 / (16 * p), p), [b.lower > -sums.log_z for b in few]),
@@ -250,7 +254,7 @@ def test_approximate_start_is_resampled_and_equilibrated(monkeypatch, plans):
 def test_disagreement_is_measured_by_both_errors():
     rng = np.random.default_rng(1)
     known = mg.estimate(moments_model(), steps=5, chains=10)
-    forward = replace(known, log_weights=1e-6 * rng.normal(size=400))
+    forward = replace(known, weights=mg.Weights(1e-6 * rng.normal(size=400), known.log_z0))
     reverse = rng.normal(size=100)
     reverse -= np.logaddexp.reduce(reverse) - math.log(100)
     for shift, doubtful in ((0.3, False), (1.5, True)):  # the mean of the reverse weights has an error of about 0.13
@@ -268,6 +272,6 @@ def test_bad_arguments():
 def test_nothing_is_surer_than_its_last_digits():
     model = rbm_gaussian(4, 4, temperature=0.5)
     b = mg.bound(model, steps=50)
-    coarse = replace(b, forward=replace(b.forward, rounding=0.5))
+    coarse = replace(b, forward=replace(b.forward, weights=replace(b.forward.weights, rounding=0.5)))
     assert coarse.interval == (b.free_energy - 0.5, b.free_energy + 0.5)
     assert b.interval[0] > coarse.interval[0]

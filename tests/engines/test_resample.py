@@ -63,7 +63,7 @@ def test_any_split_has_the_same_bits():
 def test_large_populations_find_their_places_as_small_ones_do(monkeypatch):
     options = dict(steps=30, chains=128, resample=0.9, populations=4)
     small = mg.estimate(HARD, **options)
-    monkeypatch.setattr("marginalis.engines.resample._FEW", 0)
+    monkeypatch.setattr("marginalis.statistics.resampling._FEW", 0)
     assert np.array_equal(mg.estimate(HARD, **options).log_weights, small.log_weights)
 
 

@@ -10,12 +10,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
 from ..checks import Array
 from ..display import sketch
+from ..display.words import decimals
 from ..engines import drive
 from ..engines.plan import Plan, make_plan
 from ..engines.recorder import Recorder, the_states
@@ -28,9 +29,9 @@ from ..paths.held import unseen_share
 from ..planning.pilots import plan_with_pilots
 from ..random import PILOT, SEQUENCE, stream
 from ..running.session import Workers, at_work
-from ..statistics import confidence
+from ..statistics.weights import Weights
 from .curve import LogZRows
-from .record import Answer, Record, decimals, finite, plain_name
+from .record import Answer, Record, finite, plain_name
 
 _NOT_HERE = ("summed", "schedule")
 _PILOT_CHAINS, _PILOT_STEPS, _FIRST_STEPS = 64, 4, 32
@@ -54,10 +55,9 @@ class Along(LogZRows, Answer):
         """Return the number of models."""
         return len(self.models)
 
-    def __getitem__(self, t: int) -> OneOfThem:
-        """Return ln Z of model t, as `log_likelihood` takes it."""
-        low, high = map(float, self.intervals[t])
-        return OneOfThem(float(self.log_z[t]), (-high, -low), confidence.warnings_of(self.log_weights[t], self.ess_of))
+    def __getitem__(self, t: int) -> Weights:
+        """Return the weights of model t with its ln Z, as `log_likelihood` takes it."""
+        return self.weights[t]
 
     @cached_property
     def differences(self) -> tuple[Array, Array]:
@@ -71,7 +71,7 @@ class Along(LogZRows, Answer):
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What is doubtful, in words."""
-        doubtful = [name for name, x in zip(self.names, self.log_weights, strict=True) if confidence.warnings_of(x)]
+        doubtful = [name for name, x in zip(self.names, self.weights, strict=True) if x.warnings]
         if not doubtful:
             return ()
         return (f"the weights are too uneven for trusted errors at {len(doubtful)} models, the first: {doubtful[0]}",)
@@ -101,14 +101,6 @@ class Along(LogZRows, Answer):
 
     def _sketch(self) -> str:
         return sketch.line(np.arange(float(len(self.log_z))), self.log_z, 2.0 * self.stderr, "ln Z of every model")
-
-
-class OneOfThem(NamedTuple):
-    """ln Z of one model of a sequence."""
-
-    log_z: float
-    interval: tuple[float, float]  # of F
-    warnings: tuple[str, ...]
 
 
 @takes_options(leave_out=_NOT_HERE)

@@ -19,6 +19,7 @@ from scipy.special import ndtri
 
 from ..checks import Array, real_array, real_number, whole
 from ..display import sketch
+from ..display.words import decimals
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder, the_states
 from ..exact.sampling import sample_visible
@@ -31,8 +32,9 @@ from ..running.session import at_work
 from ..statistics import confidence
 from ..statistics.bennett import Bennett, bennett, markov_bound
 from ..statistics.confidence import log_mean_exp, unseen_reach
-from .estimate import Estimate, run_plan, warnings_of_digits
-from .record import Answer, Record, decimals, finite
+from ..statistics.resampling import systematic
+from .estimate import Estimate, run_plan
+from .record import Answer, Record, finite
 
 DISAGREEMENT = 2.5  # of the two directions, in widths of their intervals, that is worth a warning
 MIN_CHAINS = 10
@@ -141,7 +143,7 @@ class Bounds(Answer):
                 f"only about {self.overlap:.1f} chains of one direction overlap with the other: do not trust Bennett's "
                 "estimate, only the bounds; raise steps"
             )
-        return (*found, *warnings_of_digits(self.forward.log_weights), *self.forward.notes)
+        return (*found, *confidence.warnings_of_digits(self.forward.log_weights), *self.forward.notes)
 
     def _reach(self, forward_is_higher: bool) -> float:
         """How far the intervals of the two directions reach towards each other."""
@@ -289,8 +291,6 @@ def _given(plan: Plan, samples: Any) -> Array:
 
 
 def _resampled(log_weights: Array, states: Array, seed: int) -> Array:
-    """Draw as many states as there are in proportion to their weights (systematic resampling)."""
-    shares = np.cumsum(np.exp(log_weights - log_weights.max()))
-    u = uniforms(stream(seed, REVERSE), np.zeros(1, dtype=np.uint64), 0, TARGET, 1)[0, 0]
-    places = (np.arange(len(states)) + u) / len(states) * shares[-1]
-    return states[np.minimum(np.searchsorted(shares, places), len(states) - 1)]
+    """Draw as many states as there are in proportion to their weights."""
+    u = uniforms(stream(seed, REVERSE), np.zeros(1, dtype=np.uint64), 0, TARGET, 1)
+    return states[systematic(confidence.relative_weights(log_weights)[None], u)[0]]

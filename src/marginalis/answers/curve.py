@@ -10,8 +10,8 @@ import numpy as np
 from ..checks import Array
 from ..display import sketch
 from ..display.card import Displayed
-from ..statistics import confidence
-from .record import decimals
+from ..display.words import decimals
+from ..statistics.weights import Weights
 
 
 class LogZRows:
@@ -20,21 +20,27 @@ class LogZRows:
     log_weights: Array  # [distribution, chain]; Z_0 left out
     log_z0: float
     unseen: float  # as in `Estimate`
+    ess_of: str  # what has a log-weight each: chains, or populations
+
+    @cached_property
+    def weights(self) -> tuple[Weights, ...]:
+        """The weights of every row."""
+        return tuple(Weights(row, self.log_z0, unseen=self.unseen, of=self.ess_of) for row in self.log_weights)
 
     @cached_property
     def log_z(self) -> Array:
         """ln Z of every row."""
-        return np.array([self.log_z0 + confidence.log_mean_exp(x) for x in self.log_weights])
+        return np.array([row.log_z for row in self.weights])
 
     @cached_property
     def stderr(self) -> Array:
         """Standard error of every ln Z, by the delta method."""
-        return np.array([max(confidence.relative_error(x), self.unseen) for x in self.log_weights])
+        return np.array([row.stderr for row in self.weights])
 
     @cached_property
     def intervals(self) -> Array:
         """95 % interval of every ln Z: rows of (low, high)."""
-        return np.array([confidence.interval(x, unseen=self.unseen) for x in self.log_weights]) + self.log_z0
+        return -np.array([row.interval[::-1] for row in self.weights])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,6 +54,7 @@ class Curve(LogZRows, Displayed):
     log_weights: Array  # [step, chain]; Z_0 left out
     log_z0: float
     unseen: float = 0.0
+    ess_of = "chains"
 
     def __str__(self) -> str:
         steps, chains = self.log_weights.shape

@@ -9,10 +9,12 @@ from functools import cached_property
 from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from ..checks import Array
 from ..display import sketch
+from ..display.words import decimals
 from ..engines.plan import Plan, make_plan
 from ..engines.recorder import Recorder, the_states
 from ..exact.sampling import sample_visible
@@ -26,8 +28,9 @@ from ..random import REVERSE, stream
 from ..running.session import Workers, at_work
 from ..statistics.bennett import Bennett, bennett, markov_bound
 from ..statistics.confidence import relative_weights, unseen_reach, warnings_of
+from ..statistics.resampling import systematic
 from .estimate import run_plan
-from .record import Answer, Record, decimals, finite
+from .record import Answer, Record, finite
 
 _NOT_HERE = ("base", "resample", "populations", "summed")
 _DEFAULT_STEPS = 200
@@ -191,8 +194,6 @@ def _samples(model: MRF, plan: Plan, workers: Workers, end: int) -> tuple[Array,
     return recorder.values[0][_ancestors(log_weights)], log_weights, "approximate"
 
 
-def _ancestors(log_weights: Array) -> Array:
-    """Return which states to copy so that each is there in proportion to its weight (systematic resampling)."""
-    n = len(log_weights)
-    shares = np.cumsum(relative_weights(log_weights))
-    return np.minimum(np.searchsorted(shares, (np.arange(n) + 0.5) / n * shares[-1]), n - 1)
+def _ancestors(log_weights: Array) -> NDArray[np.int64]:
+    """Return which states to copy so that each is there in proportion to its weight."""
+    return systematic(relative_weights(log_weights)[None], np.full((1, 1), 0.5))[0]

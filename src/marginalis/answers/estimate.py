@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import Array, a_kind, frozen, reading, real_number, shown
+from ..checks import Array, a_kind, frozen, reading, real_number
 from ..display import sketch
+from ..display.words import decimals
 from ..engines import drive
 from ..engines.placement import rounding_of
 from ..engines.plan import Plan
@@ -21,9 +21,9 @@ from ..files.results import Result, read_result, write_result
 from ..parallel.threads import Tick
 from ..paths.held import held_variables, unseen_share
 from ..running.session import Workers
-from ..statistics import confidence
+from ..statistics.weights import Weights
 from .curve import Curve
-from .record import Answer, Record, decimals, finite, printable
+from .record import Answer, Record, finite, printable
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,19 +33,36 @@ class Estimate(Answer):
     Z is estimated without bias; F is not: E[F̂] ≥ F (eq. F_AIS_bound).
     """
 
-    log_weights: Array  # ln W (or ln Λ) of each chain; Z_0 left out
-    log_z0: float
+    weights: Weights  # of each chain, or of each population where chains are resampled
     record: Record
     fingerprint: str
     curve: Curve | None = None  # ln Z(β) along the way, if it was recorded
     notes: tuple[str, ...] = ()  # what else there is to warn of
-    rounding: float = 0.0  # what it may have done to all weights alike
-    unseen: float = 0.0  # share of the mean weight that states which no chain has met may have (see `unseen_share`)
 
-    @cached_property
+    @property
+    def log_weights(self) -> Array:
+        """ln W (or ln Λ) of each chain or population; Z_0 is left out."""
+        return self.weights.log_weights
+
+    @property
+    def log_z0(self) -> float:
+        """ln Z_0 of the distribution that the path starts from."""
+        return self.weights.log_z0
+
+    @property
+    def rounding(self) -> float:
+        """What rounding may have done to all weights alike."""
+        return self.weights.rounding
+
+    @property
+    def unseen(self) -> float:
+        """Share of the mean weight that states which no chain has met may have (see `unseen_share`)."""
+        return self.weights.unseen
+
+    @property
     def log_z(self) -> float:
         """ln Ẑ = ln Z_0 + ln mean W (eqs. Z_AIS, Z_mAIS)."""
-        return self.log_z0 + confidence.log_mean_exp(self.log_weights)
+        return self.weights.log_z
 
     @property
     def free_energy(self) -> float:
@@ -57,15 +74,15 @@ class Estimate(Answer):
         """f̂ = F̂/n."""
         return self.free_energy / self.variables
 
-    @cached_property
+    @property
     def stderr(self) -> float:
-        """Standard error of F̂ by the delta method: that of the mean weight over the mean weight; at least `unseen`."""
-        return max(confidence.relative_error(self.log_weights), self.unseen)
+        """Standard error of F̂: that of the mean weight over the mean weight (delta method); at least `unseen`."""
+        return self.weights.stderr
 
-    @cached_property
+    @property
     def interval(self) -> tuple[float, float]:
         """95 % interval of F, which allows for skewed weights (see `confidence.interval`)."""
-        return self.interval_at(0.95)
+        return self.weights.interval
 
     @property
     def log_z_interval(self) -> tuple[float, float]:
@@ -75,45 +92,35 @@ class Estimate(Answer):
 
     def interval_at(self, level: float) -> tuple[float, float]:
         """Return the interval of F at another level, as 0.99: it is made as that of 95 %, which was calibrated."""
-        share = real_number(level, "level")
-        if not 0.0 < share < 1.0:
-            raise ValueError(f"level is {shown(level)}; it must lie between 0 and 1, as 0.95 does")
-        low, high = confidence.interval(self.log_weights, share, self.unseen)
-        reach = self.rounding  # nothing is surer than its last digits
-        return (
-            min(-self.log_z0 - high, self.free_energy - reach),
-            max(-self.log_z0 - low, self.free_energy + reach),
-        )
+        return self.weights.interval_at(level)
 
-    @cached_property
+    @property
     def ess(self) -> float:
         """Effective number of chains, or of populations with resampling, (ΣW)²/ΣW²."""
-        return confidence.effective_size(self.log_weights)
+        return self.weights.ess
 
     @property
     def ess_in_words(self) -> str:
         """The effective number, and of how many populations it is with resampling."""
         return f"ESS {self.ess:.1f}" + (f" of {self.populations} populations" if self.populations else "")
 
-    @cached_property
+    @property
     def tail_index(self) -> float:
         """Shape k̂ of a generalised Pareto fit to the largest weights; NaN if they are too few or too equal."""
-        return confidence.tail_index(self.log_weights)
+        return self.weights.tail_index
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What is doubtful about this estimate, in words."""
-        found = confidence.warnings_of(self.log_weights, self.ess_of)
-        if self.steps == 1:
-            found += ("steps is 1: this is plain importance sampling from the base, without annealing",)
-        return found + warnings_of_digits(self.log_weights) + self.notes
+        one_step = ("steps is 1: this is plain importance sampling from the base, without annealing",)
+        return self.weights.warnings + one_step * (self.steps == 1) + self.notes
 
     @cached_property
     def remarks(self) -> tuple[str, ...]:
         """What else to know about the numbers, in words; no reason for doubt."""
         low, high = self.interval
         found: tuple[str, ...] = ()
-        if self.unseen > confidence.relative_error(self.log_weights):
+        if 0.0 < self.stderr <= self.unseen:
             found = (
                 f"the {self.chains} chains agree so well that the error is that of what none of them has met: states "
                 f"that the base hardly ever starts from may have a share of {self.unseen:.1g} in Z",
@@ -146,12 +153,10 @@ class Estimate(Answer):
                     )
         return replace(
             self,
-            log_weights=frozen(np.concatenate([self.log_weights, other.log_weights])),
+            weights=self.weights.joined(other.weights),
             record=self.record.joined(other.record),
             curve=self.curve + other.curve if self.curve is not None and other.curve is not None else None,
             notes=tuple(dict.fromkeys(self.notes + other.notes)),
-            rounding=max(self.rounding, other.rounding),
-            unseen=self.unseen * self.chains / (self.chains + other.chains),
         )
 
     __add__ = join
@@ -248,18 +253,12 @@ def load_estimate(path: str | Path) -> Estimate:
         if found.curve is not None and found.curve[1].shape[1] != record.chains:
             raise ValueError(f"the curve has {found.curve[1].shape[1]} chains; the record has {record.chains}")
         return Estimate(
-            log_weights=found.log_weights,
-            log_z0=found.log_z0,
+            weights=Weights(found.log_weights, found.log_z0, rounding, unseen, record.weights_of),
             record=record,
             fingerprint=fingerprint,
             curve=None if found.curve is None else Curve(*found.curve, unseen),
             notes=tuple(printable(note, "a note") for note in notes),
-            rounding=rounding,
-            unseen=unseen,
         )
-
-
-_COARSE = 1e-3  # rounding of log-weights that is worth a warning
 
 
 def run_plan(plan: Plan, workers: Workers, tick: Tick, recorder: Recorder | None = None) -> Estimate:
@@ -269,25 +268,15 @@ def run_plan(plan: Plan, workers: Workers, tick: Tick, recorder: Recorder | None
         log_weights = drive.run(plan, workers, tick, recorder)
     if not np.isfinite(log_weights).all():
         raise ValueError("the log-weights are not finite: the parameters are too large for floating point")
-    log_weights.flags.writeable = False
-    log_z0 = plan.log_z0
+    unseen = unseen_share(plan.remainder.model, plan.remainder.base, plan.chains)
+    record = Record.of(plan, time.perf_counter() - start, workers.names)
+    weights = Weights(frozen(log_weights), plan.log_z0, unseen=unseen, of=record.weights_of)
     return Estimate(
-        log_weights=log_weights,
-        log_z0=log_z0,
-        record=Record.of(plan, time.perf_counter() - start, workers.names),
+        weights=replace(weights, rounding=rounding_of(plan, log_weights, weights.log_z)),
+        record=record,
         fingerprint=plan.fingerprint(),
         notes=_warnings_of_base(plan),
-        unseen=unseen_share(plan.remainder.model, plan.remainder.base, plan.chains),
-        rounding=rounding_of(plan, log_weights, log_z0 + confidence.log_mean_exp(log_weights)),
     )
-
-
-def warnings_of_digits(log_weights: Array) -> tuple[str, ...]:
-    """What is wrong with weights whose logs are so large that rounding hides their spread."""
-    top = float(log_weights.max())
-    if math.ulp(top) < _COARSE:
-        return ()
-    return (f"the log-weights, of size {abs(top):.2g}, are rounded to {math.ulp(top):.1g}: the error is not known",)
 
 
 def _warnings_of_base(plan: Plan) -> tuple[str, ...]:

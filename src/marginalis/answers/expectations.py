@@ -17,6 +17,7 @@ import numpy as np
 
 from ..checks import Array, whole, yes_or_no
 from ..display import sketch
+from ..display.words import decimals
 from ..engines.plan import model_digest
 from ..exact import ModelTooLarge
 from ..models.factors import FactorModel
@@ -28,7 +29,7 @@ from .estimate import Estimate
 from .exact_means import exact_means, factor_marginals
 from .features import Features, Function, evaluated, named_functions
 from .final_states import FinalStates, final_states
-from .record import Answer, Record, decimals, finite, plain_name
+from .record import Answer, Record, finite, plain_name
 
 _CHEAP, _ANY = 26.0, 34.0  # binary logarithms of operations: about a second, and some minutes
 _CHEAP_TABLES = 22.0  # likewise of entries

@@ -11,8 +11,9 @@ import numpy as np
 
 from ..checks import Array
 from ..display import sketch
+from ..display.words import decimals
 from .along import Along
-from .record import Answer, Record, decimals, finite, plain_name
+from .record import Answer, Record, finite, plain_name
 
 
 class OfSamples:

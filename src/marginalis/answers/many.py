@@ -14,6 +14,7 @@ import numpy as np
 
 from ..checks import Array, whole
 from ..display.card import Displayed
+from ..display.words import decimals
 from ..models.layered import as_model
 from ..models.model import MRF
 from ..options import NOT_OF_A_PLAN, RunOptions, filled_in, takes_options
@@ -24,7 +25,7 @@ from ..running.checkpoint import Checkpoint, Piece
 from ..running.session import at_work
 from .estimate import Estimate, load_estimate
 from .estimating import estimate
-from .record import Written, decimals, plain_name
+from .record import Written, plain_name
 
 _NOT_HERE = ("first_chain",)
 _RUN = "models"

@@ -95,6 +95,11 @@ class Record:
         return sum(count for _, _, count in self.runs)
 
     @property
+    def weights_of(self) -> str:
+        """What has a log-weight each: chains, or populations of them."""
+        return "populations" if self.populations else "chains"
+
+    @property
     def seed(self) -> int:
         """Seed (of the first run, when several were joined)."""
         return self.runs[0][0]
@@ -248,7 +253,7 @@ class Answer(Written, Displayed):
     @property
     def ess_of(self) -> str:
         """What has a log-weight each, and is counted by the effective number: chains, or populations of them."""
-        return "populations" if self.populations else "chains"
+        return self.record.weights_of
 
     @property
     def seconds(self) -> float:
@@ -287,10 +292,3 @@ def plain_name(name: Any) -> Any:
     if isinstance(name, tuple):
         return [plain_name(x) for x in name]
     return name if isinstance(name, str | int) else str(name)
-
-
-def decimals(error: float) -> int:
-    """Decimals that show two significant digits of the error."""
-    if not 0.0 < error < math.inf:
-        return 6
-    return min(12, max(0, 1 - math.floor(math.log10(error))))

@@ -15,6 +15,8 @@ from ..models.model import MRF
 from ..options import DEFAULT_CHAINS, RunOptions, filled_in, plan_options, takes_options
 from ..random import TARGET, uniforms
 from ..running.session import at_work
+from ..statistics.confidence import relative_weights
+from ..statistics.resampling import systematic
 from .final_states import FinalStates, final_states
 
 _EXACT_SECONDS = 30.0
@@ -91,16 +93,13 @@ def _exact(model: MRF, n: int, seed: int) -> Samples | None:
 
 
 def _chosen(states: FinalStates, n: int, seed: int) -> Samples:
-    """Choose chains in proportion to their weights (systematic resampling), in random order."""
-    log_weights = states.log_weights[0]
-    shares = np.cumsum(np.exp(log_weights - log_weights.max()))
+    """Choose chains in proportion to their weights, in random order."""
+    weights = relative_weights(states.log_weights[0])
     u = uniforms(seed, np.arange(n, dtype=np.uint64), 2, TARGET, 2)
-    places = (np.arange(n) + u[0, 0]) / n * shares[-1]
-    found = np.minimum(np.searchsorted(shares, places, side="right"), len(shares) - 1)
-    found = found[np.argsort(u[:, 1], kind="stable")]
+    found = systematic(weights[None], u[:1, :1], n)[0][np.argsort(u[:, 1], kind="stable")]
     rows = states.in_order(states.visible[0], states.hidden(0))[found]
     note = (
-        f"approximate: {n} states chosen from {len(shares)} weighted chains "
+        f"approximate: {n} states chosen from {len(weights)} weighted chains "
         f"(effective number {states.estimate.ess:.1f}{' populations' if states.plan.populations else ''}), "
         f"{len(np.unique(found))} of them different"
     )

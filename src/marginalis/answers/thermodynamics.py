@@ -19,6 +19,7 @@ from scipy.special import ndtri
 
 from ..checks import real_array, whole
 from ..display import sketch
+from ..display.words import decimals
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder
 from ..models.layered import as_model
@@ -29,7 +30,7 @@ from ..running.session import at_work
 from ..statistics import confidence
 from ..statistics.confidence import log_mean_exp
 from .estimate import run_plan
-from .record import Answer, Record, decimals, finite
+from .record import Answer, Record, finite
 
 _FINE = 1e-9  # rounding below this is nobody's concern,
 _COARSE = 1e-3  # and above this a reason for a warning

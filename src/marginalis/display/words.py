@@ -60,3 +60,10 @@ def is_far(key: str, value: Any) -> bool | None:
 
 def _compares(key: str) -> bool:
     return key == "z" or key.startswith("z_")
+
+
+def decimals(error: float) -> int:
+    """Decimals that show two significant digits of the error."""
+    if not 0.0 < error < math.inf:
+        return 6
+    return min(12, max(0, 1 - math.floor(math.log10(error))))

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from ..checks import Array
 from ..random import RESAMPLE, uniforms
+from ..statistics.confidence import log_mean_exp
+from ..statistics.resampling import systematic
 from .plan import Plan
 
 _LOOKS = 256  # at the weights of a run, at most
-_FEW = 128  # chains of a population whose places are found by comparing each with each
 
 
 class Populations:
@@ -46,16 +47,11 @@ class Populations:
         uneven = sums**2 < self.plan.resample * self.shape[1] * (relative**2).sum(axis=1)
         if not uneven.any():
             return None
-        some, size = np.flatnonzero(uneven), self.shape[1]
-        u = uniforms(self.plan.seed, self.firsts[some], k, RESAMPLE, 1)
-        shares, places = np.cumsum(relative[some], axis=1) / sums[some, None], (np.arange(size) + u) / size
-        if size <= _FEW:
-            found = (shares[:, :, None] <= places[:, None]).sum(axis=1)
-        else:
-            found = np.stack([np.searchsorted(*x, side="right") for x in zip(shares, places, strict=True)])
+        some = np.flatnonzero(uneven)
+        found = systematic(relative[some], uniforms(self.plan.seed, self.firsts[some], k, RESAMPLE, 1))
         ancestors = np.arange(log_weights.size).reshape(self.shape)
-        ancestors[some] = size * some[:, None] + np.minimum(found, size - 1)
-        self.gained[some] += _log_means(recent[some])
+        ancestors[some] = self.shape[1] * some[:, None] + found
+        self.gained[some] += log_mean_exp(recent[some], axis=1)
         self.since[some] = log_weights.reshape(self.shape)[some]
         return ancestors.ravel()
 
@@ -66,10 +62,4 @@ class Populations:
     def of_populations(self, log_weights: Array) -> Array:
         """Return the log-weight of every population."""
         recent = log_weights.reshape(self.shape) - self.since
-        return self.gained + _log_means(recent)
-
-
-def _log_means(log_weights: Array) -> Array:
-    """Return the log of the mean weight of each row."""
-    top = log_weights.max(axis=1)
-    return np.asarray(top + np.log(np.exp(log_weights - top[:, None]).mean(axis=1)))
+        return self.gained + log_mean_exp(recent, axis=1)

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from ..answers.bounds import Bounds
-from ..answers.estimate import Estimate, decimals
+from ..answers.estimate import Estimate
 from ..answers.exact_curve import ExactCurve
 from ..answers.likelihood import LogLikelihood
 from ..answers.likelihoods import LogLikelihoods
 from ..answers.thermodynamics import Thermodynamics
 from ..display.sketch import COLOURS as COLOURS
-from ..display.words import method_name
+from ..display.words import decimals, method_name
 from ..files.atomic import write_whole
 from ..models.model import MRF
 from ..models.units import Array

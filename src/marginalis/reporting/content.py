@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import marginalis.plots as plots  # `from .. import` would ask for all public names, this module among them
 
 from ..answers.estimate import Estimate
-from ..answers.record import decimals
 from ..display.page import definitions, machine, page, section, table
-from ..display.words import method_name
+from ..display.words import decimals, method_name
 from ..models import describe
 from ..models.factors import FactorModel
 

@@ -14,11 +14,11 @@ from ..answers.estimate import Estimate
 from ..answers.estimating import estimate
 from ..answers.exact_curve import ExactCurve, exact_curve
 from ..answers.likelihood import LogLikelihood, log_likelihood
-from ..answers.record import decimals, finite
+from ..answers.record import finite
 from ..answers.thermodynamics import Thermodynamics, thermodynamics
 from ..checks import real_number, shown
 from ..display.card import Displayed
-from ..display.words import method_name
+from ..display.words import decimals, method_name
 from ..exact import ExactLogZ, ModelTooLarge, exact_log_z
 from ..files.atomic import check_writable, write_whole
 from ..models.factors import FactorModel

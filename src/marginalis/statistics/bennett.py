@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_expit
 
 from ..checks import Array
@@ -32,7 +33,7 @@ class Bennett(NamedTuple):
     overlap: float  # (Σf)²/Σf² of the acceptance probabilities f, in the direction where it is smaller
 
 
-def bennett(forward: Array, reverse: Array, *ancestors: Array | None) -> Bennett:
+def bennett(forward: Array, reverse: Array, *ancestors: NDArray[np.int64] | None) -> Bennett:
     """Difference of free energies from the works of both directions, by Bennett's acceptance ratio.
 
     The root Δ of Σ_F f(M + w_F − Δ) = Σ_R f(−M + w_R + Δ) with f(x) = 1/(1 + eˣ) and M = ln(n_F/n_R), and the

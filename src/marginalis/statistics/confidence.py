@@ -14,12 +14,12 @@ A. Vehtari et al., Pareto smoothed importance sampling, J. Mach. Learn. Res. 25,
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import numpy as np
 from scipy.special import stdtrit
 
-from ..models.units import Array
+from ..checks import Array
 
 MIN_TAIL = 5  # distinct weights that a tail fit needs
 FEW_CHAINS = 10  # below, spread and tail are not known well enough to judge by
@@ -36,6 +36,7 @@ _MOST_BEND = 0.4  # from 1/2 on, a bent quantile function has no second moment
 _WIDEST = 4.0  # times farther at most
 _EVEN = 0.7  # square of the spread at which bulk and moments have the same say
 _TINY = 1e-200  # its inverse is still a number
+_COARSE = 1e-3  # rounding of log-weights that is worth a warning
 
 
 class Tail(NamedTuple):
@@ -55,10 +56,17 @@ def relative_weights(log_weights: Array) -> Array:
     return np.exp(log_weights - log_weights.max())
 
 
-def log_mean_exp(x: Array) -> float:
-    """ln of the mean of eˣ."""
-    top = float(x.max())
-    return top + math.log(float(np.exp(x - top).mean()))
+@overload
+def log_mean_exp(x: Array) -> float: ...
+@overload
+def log_mean_exp(x: Array, *, axis: int) -> Array: ...
+def log_mean_exp(x: Array, *, axis: int | None = None) -> float | Array:
+    """ln of the mean of eˣ, of all numbers or along an axis."""
+    if axis is None:
+        top = float(x.max())
+        return top + math.log(float(np.exp(x - top).mean()))
+    tops = x.max(axis=axis, keepdims=True)
+    return np.asarray(tops.squeeze(axis) + np.log(np.exp(x - tops).mean(axis=axis)))
 
 
 def relative_error(log_weights: Array) -> float:
@@ -257,3 +265,11 @@ def expected_error(spread: float, n: int) -> float:
     """Relative standard error of the mean of n weights whose logs are Gaussian with this spread, plus its own error."""
     s = spread * (1.0 + 1.0 / math.sqrt(n))
     return math.sqrt(math.expm1(min(s * s, 700.0)) / n)
+
+
+def warnings_of_digits(log_weights: Array) -> tuple[str, ...]:
+    """What is wrong with weights whose logs are so large that rounding hides their spread."""
+    top = float(log_weights.max())
+    if math.ulp(top) < _COARSE:
+        return ()
+    return (f"the log-weights, of size {abs(top):.2g}, are rounded to {math.ulp(top):.1g}: the error is not known",)

@@ -110,7 +110,11 @@ def _bennett(model: MRF, runs: int, options: Any) -> Iterator[Verdict]:
         return
     forward, back = (x.reshape(-1, chains) for x in (whole.forward.log_weights, whole.reverse_log_weights))
     for f, b in zip(forward, back, strict=True):
-        part = replace(whole, forward=replace(whole.forward, log_weights=f), reverse_log_weights=b)
+        part = replace(
+            whole,
+            forward=replace(whole.forward, weights=replace(whole.forward.weights, log_weights=f)),
+            reverse_log_weights=b,
+        )
         low, high = part.interval
         yield low <= free_energy <= high, bool(part.warnings)
 

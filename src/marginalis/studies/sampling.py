@@ -7,8 +7,6 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..checks import Array, one_of
 from ..engines import drive
 from ..engines.plan import make_plan
@@ -18,6 +16,7 @@ from ..gpu.device import open_device
 from ..models.model import MRF
 from ..options import ENGINES, Engine, Method, Transition
 from ..parallel.threads import Tick
+from ..statistics.confidence import log_mean_exp
 from .store import Row
 
 VISIBLE = 20
@@ -90,11 +89,6 @@ def sample_rows(
     log_z0 = plan.base.log_z(model)
     rows = []
     for name, (log_weights, cost) in found.items():
-        free = -log_z0 - _log_mean_exp(log_weights.reshape(trials, chains))
+        free = -log_z0 - log_mean_exp(log_weights.reshape(trials, chains), axis=1)
         rows += [Row(*setting, steps, name + suffix, t, float(f), cost) for t, f in enumerate(free)]
     return rows
-
-
-def _log_mean_exp(x: Array) -> Array:
-    top = x.max(axis=1)
-    return top + np.log(np.exp(x - top[:, None]).mean(axis=1))

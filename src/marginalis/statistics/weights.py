@@ -1,0 +1,125 @@
+"""The log-weights of independent chains, whoever made them, and what they tell about ln Z."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from ..checks import Array, frozen, plain_array, real_number, shown
+from ..display import sketch
+from ..display.card import Displayed
+from ..display.words import decimals
+from . import confidence
+
+_FARTHEST = 800.0  # Log-weights that lie this far below the largest one count as zero in a sum of weights.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Weights(Displayed):
+    """N independent log-weights ln W with E[W] = Z/Z_0: ln Z, its error, and when not to trust it.
+
+    W is the weight of a chain, or of a population of chains. A weight of zero is a log-weight of −∞. `interval` belongs
+    to the free energy F = −ln Z, as that of an `Estimate` does. `rounding` is an error that all log-weights may share,
+    which their spread does not show; `unseen` is the share of the mean weight that states may have which no chain
+    has met. `of` says what has a weight each, for warnings.
+    """
+
+    log_weights: Array
+    log_z0: float = 0.0
+    rounding: float = 0.0
+    unseen: float = 0.0
+    of: str = "chains"
+
+    def __post_init__(self) -> None:
+        """Check what a caller gives; read-only arrays of float64 are taken as they are."""
+        array = plain_array(self.log_weights, "log_weights")
+        if array.dtype.kind not in "fiu" or array.ndim != 1 or not array.size:
+            raise ValueError("log_weights must be a list of at least one real number, a log-weight per chain")
+        if array.dtype != np.float64 or array.flags.writeable:
+            array = frozen(np.array(array, dtype=np.float64))
+        if not math.isfinite(array.max()) or (array.min() == -math.inf and np.isnan(array).any()):
+            raise ValueError("log_weights must be finite, or −inf for a weight of zero; not all of them may be zero")
+        object.__setattr__(self, "log_weights", array)
+        object.__setattr__(self, "log_z0", real_number(self.log_z0, "log_z0"))
+
+    def __len__(self) -> int:
+        """Return the number of weights."""
+        return len(self.log_weights)
+
+    @cached_property
+    def _finite(self) -> Array:
+        """The log-weights with numbers for zeros, since quantiles of −∞ are not defined."""
+        if self.log_weights.min() > -math.inf:
+            return self.log_weights
+        return np.maximum(self.log_weights, self.log_weights.max() - _FARTHEST)
+
+    @cached_property
+    def log_z(self) -> float:
+        """ln Ẑ = ln Z_0 + ln mean W (eqs. Z_AIS, Z_mAIS)."""
+        return self.log_z0 + confidence.log_mean_exp(self.log_weights)
+
+    @cached_property
+    def stderr(self) -> float:
+        """Standard error of ln Ẑ: that of the mean weight over the mean weight (delta method); at least `unseen`."""
+        return max(confidence.relative_error(self.log_weights), self.unseen)
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of F = −ln Z, which allows for skewed weights (see `confidence.interval`)."""
+        return self.interval_at(0.95)
+
+    def interval_at(self, level: float) -> tuple[float, float]:
+        """Return the interval of F at another level, as 0.99: it is made as that of 95 %, which was calibrated."""
+        share = real_number(level, "level")
+        if not 0.0 < share < 1.0:
+            raise ValueError(f"level is {shown(level)}; it must lie between 0 and 1, as 0.95 does")
+        low, high = confidence.interval(self._finite, share, self.unseen)
+        reach = self.rounding  # The interval is no narrower than the digits that all weights share.
+        return min(-self.log_z0 - high, -self.log_z - reach), max(-self.log_z0 - low, -self.log_z + reach)
+
+    @cached_property
+    def ess(self) -> float:
+        """Effective number of weights, (ΣW)²/ΣW²."""
+        return confidence.effective_size(self.log_weights)
+
+    @property
+    def relative_variance(self) -> float:
+        """Variance of the weights over their squared mean, N/ESS − 1."""
+        return len(self) / self.ess - 1.0
+
+    @cached_property
+    def tail_index(self) -> float:
+        """Shape k̂ of a generalised Pareto fit to the largest weights; NaN if they are too few or too equal."""
+        return confidence.tail_index(self._finite)
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What is doubtful about ln Ẑ and its interval, in words."""
+        return confidence.warnings_of(self._finite, self.of) + confidence.warnings_of_digits(self.log_weights)
+
+    def joined(self, other: Weights) -> Weights:
+        """Return the weights of both, which must be independent estimates of the same Z/Z_0."""
+        if other.log_z0 != self.log_z0:
+            raise ValueError("cannot join weights with different log_z0")
+        together = frozen(np.concatenate([self.log_weights, other.log_weights]))
+        unseen = self.unseen * len(self) / len(together)
+        return replace(self, log_weights=together, rounding=max(self.rounding, other.rounding), unseen=unseen)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        digits = decimals(self.stderr)
+        lines = [
+            f"ln Z = {self.log_z:.{digits}f} ± {self.stderr:.{digits}f}"
+            f"   (95 % interval {-high:.{digits}f} to {-low:.{digits}f})",
+            f"{len(self)} {self.of}, ESS {self.ess:.1f}, relative variance {self.relative_variance:.3g}",
+        ]
+        return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
+
+    def _sketch(self) -> str:
+        low, high = self.interval
+        return sketch.histogram(
+            self.log_z0 + self._finite, at=[self.log_z], span=(-high, -low), about="log-weights, ln Z and its interval"
+        )
