@@ -1,11 +1,21 @@
-"""HDF5 files from strangers: links are not followed, and shapes are looked at before data are read."""
+"""HDF5 files from strangers, read in a process of its own: links are not followed, shapes are checked before data.
+
+A file in which a few bytes are wrong can make the HDF5 library loop without end, take all memory or crash. It does so
+in `hdf5_child`, which has limits of memory and processor time and is ended after a time; all that becomes a ValueError.
+"""
 
 from __future__ import annotations
 
+import atexit
+import importlib.util
+import json
 import math
 import os
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,90 +25,158 @@ from ..checks import Array, one_line, open_file
 from .archive import limit
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
-_EXPANSION = 100  # as in `archive`: what grows by more holds next to nothing
-_LONGEST_WORD = 256
+_CHILD = Path(__file__).with_name("hdf5_child.py")
+_SECONDS = 3.0  # Processor time that reading a small file may take; it takes a few hundredths of a second.
+_BYTES_PER_SECOND = 10 << 20  # Speed at which a large file is read at least.
+_PATIENCE = 10.0  # How many times that time may pass on the clock: disks and other processes may be slow.
+_START = "import runpy, sys; sys.path[:] = {path!r}; runpy.run_path({script!r}, run_name='__main__')"
+
+
+class _Reader:
+    """A process that reads one file after the other; it ends with this one."""
+
+    def __init__(self) -> None:
+        start = _START.format(path=[x for x in sys.path if isinstance(x, str)], script=str(_CHILD))
+        self.owner = os.getpid()
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", start],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+        )
+        self.is_late = False
+        self.is_ready = True  # whether every request so far has got its answer
+
+    def ask(self, seconds: float, verb: str, *arguments: Any) -> Any:
+        """Return the answer to a request; an array arrives as its shape and its bytes."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        clock = threading.Timer(seconds, self._too_late)
+        clock.daemon = True
+        clock.start()
+        self.is_ready = False
+        try:
+            self._process.stdin.write(json.dumps([verb, *arguments]).encode() + b"\n")
+            self._process.stdin.flush()
+            reply = json.loads(self._process.stdout.readline() or b"null")
+            if reply is None:
+                raise EOFError
+            found = reply.get("value")
+            if verb == "array" and found is not None:
+                found = self._array(found)
+            self.is_ready = True
+            if "error" in reply:
+                raise ValueError(reply["error"])
+            return found
+        except (EOFError, BrokenPipeError):
+            code = self._process.wait()
+            slow = self.is_late or code in (-24, 152)  # the second is SIGXCPU, as Python or a shell tells it
+            how = f"reading it takes more than {seconds / _PATIENCE:.0f} s" if slow else "reading it fails"
+            raise ValueError(f"is damaged: {how}") from None
+        finally:
+            clock.cancel()
+
+    def _array(self, shape: list[int]) -> Array:
+        assert self._process.stdout is not None
+        if 8 * math.prod(shape) > limit():
+            raise ValueError("is damaged: an array is larger than its header says")
+        values = np.empty(shape, dtype=np.float64)
+        content = memoryview(values.data).cast("B") if values.size else memoryview(b"")
+        if self._process.stdout.readinto(content) < len(content):  # type: ignore[attr-defined]
+            raise EOFError
+        return values
+
+    def _too_late(self) -> None:
+        self.is_late = True
+        self._process.kill()
+
+    def end(self) -> None:
+        """End the process."""
+        with suppress(OSError):
+            self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError, ValueError):
+                pipe.close()  # type: ignore[union-attr]
+
+
+_idle: list[_Reader] = []  # at most one, which saves the start for the next file
+_lock = threading.Lock()
 
 
 @contextmanager
 def open_hdf5(path: str | Path) -> Iterator[Source]:
     """Open a file; whatever goes wrong inside it is a ValueError."""
-    try:
-        import h5py
-    except ImportError:
-        raise ValueError("is an HDF5 file, for which h5py is needed: pip install marginalis[io]") from None
+    if importlib.util.find_spec("h5py") is None:
+        raise ValueError("is an HDF5 file, for which h5py is needed: pip install marginalis[io]")
     with open_file(path, limit()) as handle:
-        try:
-            with h5py.File(handle, "r") as file:
-                yield Source(h5py, file, os.fstat(handle.fileno()).st_size)
-        except (ValueError, MemoryError):
-            raise
-        except Exception as error:  # h5py raises all sorts of errors where a file is damaged
-            raise ValueError(f"is not a readable HDF5 file ({one_line(error, 120)})") from None
+        size = os.fstat(handle.fileno()).st_size
+    with _lock:
+        reader = _idle.pop() if _idle else None
+    if reader is None or reader.owner != os.getpid():  # a fork shares the pipes of its parent
+        reader = _Reader()
+    try:
+        seconds = _SECONDS + size / _BYTES_PER_SECOND
+        source = Source(reader, _PATIENCE * seconds)
+        source.begin(path, seconds)
+        yield source
+    finally:
+        _put_back(reader)
+
+
+def _put_back(reader: _Reader) -> None:
+    """Keep a process for the next file, or end it if it has failed or another one waits already."""
+    try:
+        if reader.is_ready:
+            reader.ask(_SECONDS, "close")
+            with _lock:
+                if not _idle:
+                    _idle.append(reader)
+                    atexit.register(_end_idle)
+                    return
+    except ValueError:
+        pass
+    reader.end()
+
+
+def _end_idle() -> None:
+    atexit.unregister(_end_idle)
+    while _idle:
+        reader = _idle.pop()
+        if reader.owner == os.getpid():
+            reader.end()
 
 
 class Source:
     """An open file, and the ways to read from it."""
 
-    def __init__(self, h5py: Any, file: Any, size: int) -> None:
-        self._h5py, self._file, self._size = h5py, file, size
-        self._read = 0  # bytes so far
+    def __init__(self, reader: _Reader, seconds: float) -> None:
+        self._reader, self._seconds = reader, seconds
+
+    def begin(self, path: str | Path, seconds: float) -> None:
+        """Open the file, for so many seconds of processor time."""
+        self._ask("open", os.path.abspath(os.fspath(path)), limit(), seconds)
 
     def names(self) -> list[str]:
         """Return the names at the root."""
-        return list(self._file)
+        return list(self._ask("names"))
 
     def has(self, name: str) -> bool:
         """Whether there is something of this name, at any depth or among the attributes of the root."""
-        group = self._file
-        *folders, last = name.split("/")
-        for folder in folders:
-            group = group.get(folder) if folder in group and self._is_plain(group, folder) else None
-            if not isinstance(group, self._h5py.Group):
-                return False
-        return last in group or (not folders and last in self._file.attrs)
+        return bool(self._ask("has", name))
 
     def word(self, name: str) -> str:
         """Return a text, which may be an attribute of the root."""
-        attributes = self._file.attrs
-        found = attributes.get_id(name) if name in attributes else self._dataset(name)
-        kind = self._h5py.check_string_dtype(found.dtype)  # HDF5 crashes on some damaged types when it reads them
-        if kind is None or found.shape is None or math.prod(found.shape) != 1 or (kind.length or 0) > _LONGEST_WORD:
-            raise ValueError(f"{name!r} must hold a word")
-        value = np.asarray(attributes[name] if name in attributes else found[()]).reshape(-1)[0]
-        word = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-        if len(word) > _LONGEST_WORD:
-            raise ValueError(f"{name!r} must hold a word")
-        return word
+        return str(self._ask("word", name))
 
     def array(self, name: str) -> Array:
         """Return an array of real numbers as float64, its axes as h5py has them."""
-        found = self._dataset(name)
-        if found.dtype.kind not in "fiub":
-            raise ValueError(f"{name!r} has dtype {one_line(found.dtype, 40)}; it must hold real numbers")
-        size = 8 * math.prod(found.shape)
-        self._read += size
-        if self._read > limit():
-            raise ValueError(f"{name!r} has shape {found.shape}; the limit is {limit() / 2**30:.1f} GiB for all arrays")
-        if size > 64 << 20 and size > _EXPANSION * self._size:
-            raise ValueError(f"{name!r} has shape {found.shape}, far more than the file holds")
-        values = np.empty(found.shape, dtype=np.float64)
-        if values.size:
-            found.read_direct(values)
+        values: Array = self._ask("array", name)
         return values
 
-    def _dataset(self, name: str) -> Any:
-        node = self._file
-        for part in name.split("/"):
-            if not isinstance(node, self._h5py.Group) or part not in node:
-                raise ValueError(f"lacks {name!r}")
-            if not self._is_plain(node, part):
-                raise ValueError(f"{name!r} is a link, and links are not followed")
-            node = node[part]
-        if not isinstance(node, self._h5py.Dataset) or node.shape is None:
-            raise ValueError(f"{name!r} is not an array")
-        if node.external or node.is_virtual:
-            raise ValueError(f"{name!r} keeps its data in other files, which are not read")
-        return node
-
-    def _is_plain(self, group: Any, name: str) -> bool:
-        return isinstance(group.get(name, getlink=True), self._h5py.HardLink)
+    def _ask(self, verb: str, *arguments: Any) -> Any:
+        try:
+            return self._reader.ask(self._seconds, verb, *arguments)
+        except ValueError as error:
+            raise ValueError(one_line(error, 160)) from None
