@@ -25,6 +25,16 @@ def test_the_printed_table_is_consistent():
     assert set(PRINTED) == set(INV_T)
 
 
+def test_differences_of_few_machines_are_as_unlikely_as_they_say():
+    """With n RBMs the ratio to the standard error follows Student's t, whose tails are long for small n."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(20_000, 3))
+    z = np.array([table1._z(row.mean(), 3, row.std(ddof=1) / math.sqrt(3.0)) for row in x])
+    assert abs(z.std() - 1.0) < 4.5 / math.sqrt(2 * len(z))
+    assert abs(z).max() < 6.0
+    assert table1._z(-3.0, 1000, 1.0) == pytest.approx(-2.99, abs=0.01)
+
+
 def test_table1_agrees_where_it_should(tmp_path, monkeypatch):
     """At 1/T ≤ 1 a small run agrees with the printed means, and the orderings hold within error."""
     some = (0.4, 1.0, 4.0, 8.0)  # of the temperatures

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri, stdtr
 
 from ..display.words import method_name
 from ..options import Engine
@@ -83,7 +84,7 @@ def summarise(columns: Columns) -> Summary:
             "mean": mean,
             "stderr": stderr,
             "printed": paper,
-            "z": _z(mean - paper, stderr * both, _ROUNDING),
+            "z": _z(mean - paper, len(f), stderr * both, _ROUNDING),
             "experiments": len(f),
         }
         if key.method != "exact":
@@ -91,14 +92,20 @@ def summarise(columns: Columns) -> Summary:
                 "error": bias,
                 "error_stderr": bias_stderr,
                 "printed_error": round(paper_bias, 5),
-                "z_error": _z(bias - paper_bias, bias_stderr * both, _ROUNDING * math.sqrt(2)),
+                "z_error": _z(bias - paper_bias, len(f), bias_stderr * both, _ROUNDING * math.sqrt(2)),
             }
         rows.append(row)
     return rows
 
 
-def _z(difference: float, *errors: float) -> float:
-    return difference / math.hypot(*errors)
+def _z(difference: float, n: int, *errors: float) -> float:
+    """Return a difference in standard errors, or its like with the same probability if few RBMs leave these unsure.
+
+    The standard error is that of n RBMs, so that the ratio follows Student's t with n − 1 degrees of freedom.
+    """
+    t = difference / math.hypot(*errors)
+    tail = float(stdtr(n - 1, -abs(t))) if n > 1 else math.nan
+    return math.copysign(float(ndtri(tail)), t) if tail > 0.0 or math.isnan(tail) else t
 
 
 def figure(columns: Columns, summary: Summary) -> Any:
