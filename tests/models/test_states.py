@@ -56,9 +56,28 @@ def test_states_of_a_restricted_machine(state):
         assert mg.exact_log_z(value) == WANTED
 
 
+def test_arrays_of_other_modules_are_left_alone():
+    """Only the names under one prefix are a machine."""
+    rbm = {"rbm.W": W, "rbm.v_bias": B, "rbm.h_bias": C}
+    assert mg.exact_log_z({"head.weight": np.ones((4, 3)), "head.bias": C, **rbm}) == WANTED
+    assert mg.exact_log_z({"optimizer": {"state": {0: {"W": W}}}, "model": {"W": W, "a": B, "b": C}}) == WANTED
+
+
 @pytest.mark.parametrize(
     ("state", "problem"),
     [
+        ({"head.weight": W, "rbm.v_bias": B, "rbm.h_bias": C}, "model has no weights under one prefix: looked for w, "),
+        (
+            {f"{x}.{name}": array for x in "pq" for name, array in (("W", W), ("a", B), ("b", C))},
+            "model holds more than one machine, with the prefixes 'p', 'q'",
+        ),
+        (
+            {"a": {"W": W, "a": B, "b": C}, "W": W, "vb": B, "hb": C},
+            "more than one machine, with the prefixes 'a', 'no",
+        ),
+        ({"W": W, "weight": W, "a": B, "b": C}, "model holds more than one array of weights: W, weight; keep one"),
+        ({"W": W, "_w": W, "a": B, "b": C}, "model holds more than one array of weights: W, _w"),
+        ({"W": W, "a": B, "v_bias": B, "b": C}, "model holds more than one array of visible biases: a, v_bias"),
         ({"v_bias": B, "h_bias": C}, "model has no weights: looked for w, weight, weights, weight_matrix among v_bias"),
         ({"W": W, "h_bias": C}, "model has no visible biases: looked for a, v_bias, vbias"),
         ({"W": W, "a": B}, "model has no hidden biases: looked for b, h_bias"),
@@ -131,7 +150,7 @@ def test_graphs_and_quadratic_models():
 
 
 def test_what_is_no_model():
-    with pytest.raises(ValueError, match=r"model is a list; it must be an MRF .*a networkx graph or a torch state"):
+    with pytest.raises(ValueError, match=r"model is a list; it must be an MRF .*a networkx graph, .* or a torch state"):
         mg.estimate([W, B, C])
 
 
