@@ -41,6 +41,7 @@ __all__ = [
     "from_edges",
     "from_graph",
     "from_matrix",
+    "from_pgmpy",
     "from_tables",
     "ising_grid",
     "load",

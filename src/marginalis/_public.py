@@ -41,6 +41,7 @@ from .models.layered import as_model as as_model
 from .models.layered import dbm as dbm
 from .models.layered import rbm as rbm
 from .models.model import MRF as MRF
+from .models.networks import from_pgmpy as from_pgmpy
 from .paths.base import data_base as data_base
 from .reporting.gather import Report as Report
 from .reporting.gather import report as report

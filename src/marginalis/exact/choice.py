@@ -10,7 +10,7 @@ import numpy as np
 
 from ..checks import one_of, real_number, whole
 from ..models.factors import FactorModel
-from ..models.layered import as_model
+from ..models.layered import as_factors, as_model
 from ..models.model import MRF
 from ..parallel.progress import ticker
 from ..parallel.threads import Tick, cores
@@ -108,6 +108,7 @@ def _on_gpu(model: MRF | FactorModel, method: str, device: int | None, max_secon
 
 def _summable(model: Any) -> MRF | FactorModel:
     """Return a model of pairs if it is one, otherwise its factors without impossible states."""
+    model = as_factors(model)
     if isinstance(model, FactorModel):
         model = model.given()
         return model if model.why_not_annealed() else model.as_mrf()

@@ -25,6 +25,7 @@ from ..checks import (
 from .arrange import arrange
 from .forms import Indices
 from .model import MRF
+from .networks import has_tables
 from .units import BINARY, SPIN, Array, Categorical, Units, parse_units
 
 
@@ -106,6 +107,8 @@ def from_graph(
     """
     if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
         raise ValueError(f"graph is {a_kind(graph)}; it must be a networkx graph")
+    if has_tables(graph):
+        raise ValueError(f"graph is {a_kind(graph)}, whose tables are the model and not its edges: use from_pgmpy")
     nodes = list(graph.nodes)
     if not nodes:
         raise ValueError("graph has no nodes")

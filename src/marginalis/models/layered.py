@@ -14,6 +14,7 @@ from .factors import FactorModel
 from .forms import Layers, Split
 from .graphs import from_bqm, from_graph
 from .model import MRF
+from .networks import from_pgmpy, has_tables
 from .states import from_state, is_state
 from .units import parse_units
 
@@ -48,6 +49,11 @@ def rbm(
     )
 
 
+def as_factors(value: Any) -> Any:
+    """Return graphs that carry tables as a `FactorModel`, all other values as they are."""
+    return from_pgmpy(value) if has_tables(value) else value
+
+
 def as_model(value: Any, argument: str = "model") -> MRF:
     """Return `value` as a model, or raise a ValueError that names the argument.
 
@@ -56,11 +62,13 @@ def as_model(value: Any, argument: str = "model") -> MRF:
     - a tuple (weights of shape |V| × |H|, visible_bias, hidden_bias, units), as `rbm` takes them;
     - a fitted scikit-learn ``BernoulliRBM`` (0/1 units), or a ``Pipeline`` that ends in one;
     - a dimod binary quadratic model (see `from_bqm`), a networkx graph (see `from_graph`);
+    - a Markov network, factor graph or Bayesian network of pgmpy (see `from_pgmpy`);
     - a torch module or its ``state_dict`` (see `states.from_state`);
     - a `FactorModel` of pairs.
     """
     if isinstance(value, MRF):
         return value
+    value = as_factors(value)
     if isinstance(value, FactorModel):
         return value.as_mrf()
     fitted = ("components_", "intercept_visible_", "intercept_hidden_")
@@ -93,7 +101,8 @@ def as_model(value: Any, argument: str = "model") -> MRF:
         return from_state(value, argument)
     raise ValueError(
         f"{argument} is {a_kind(value)}; it must be an MRF (see rbm, load), a tuple (weights, visible_bias, "
-        "hidden_bias, units), a fitted BernoulliRBM, a quadratic model of dimod, a networkx graph or a torch state"
+        "hidden_bias, units), a fitted BernoulliRBM, a quadratic model of dimod, a networkx graph, a model of pgmpy or "
+        "a torch state"
     )
 
 

@@ -22,7 +22,7 @@ from ..display.words import decimals, method_name
 from ..exact import ExactLogZ, ModelTooLarge, exact_log_z
 from ..files.atomic import check_writable, write_whole
 from ..models.factors import FactorModel
-from ..models.layered import as_model
+from ..models.layered import as_factors, as_model
 from ..models.model import MRF
 from ..models.units import Gaussian
 from ..options import RunOptions, filled_in, plan_options, takes_options
@@ -200,6 +200,7 @@ def report(
 
 def _with_pairs(model: Any) -> MRF | FactorModel:
     """Return a model that can be annealed, or one of factors that cannot."""
+    model = as_factors(model)
     if isinstance(model, FactorModel):
         model = model.given()
         return model if model.why_not_annealed() else model.as_mrf()
