@@ -39,6 +39,10 @@ class Samples(Displayed):
         """Return the number of samples."""
         return len(self.rows)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Return the rows, so that samples are taken wherever rows are."""
+        return self.rows if dtype is None else self.rows.astype(dtype, copy=False)
+
     def __str__(self) -> str:
         n, features = self.rows.shape
         lines = [f"{n} sample{'s' * (n != 1)} of {features} features   ({'exact, by ' * self.is_exact}{self.source})"]

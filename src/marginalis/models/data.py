@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..checks import one_line, plain_array, sparse_matrix
 from .forms import Layers
+from .labelled import Labelled, in_order, labelled_rows
 from .layered import as_model
 from .model import MRF
 from .units import Array, Categorical, Gaussian, TwoState, Units
@@ -109,7 +110,13 @@ def _has_states(model: MRF) -> bool:
 
 
 def visible_table(model: MRF, data: Any, argument: str = "data") -> Any:
-    """Return the data as a two-dimensional array or CSR matrix of real numbers with the right columns."""
+    """Return the data as a two-dimensional array or CSR matrix of real numbers with the right columns.
+
+    Columns without names are in the order of the model's labels; those with names may have any order.
+    """
+    named = labelled_rows(data, argument)
+    if named is not None:
+        data = _features_by_label(model, named, argument)
     table = data if sp.issparse(data) else plain_array(data, argument)
     if table.dtype.kind not in "fiub":
         raise ValueError(f"{argument} has dtype {one_line(table.dtype, 80)}; it must hold real numbers")
@@ -126,8 +133,22 @@ def visible_table(model: MRF, data: Any, argument: str = "data") -> Any:
             f"{argument} has {table.shape[1]} columns; the model has {wanted} visible features"
             f"{_what_columns_are(model)}, and {model.n_features} in all"
             + (f" (or {model.n_variables} columns of states)" if by_states else "")
+            + ". Columns are in the order of model.labels; a dimod SampleSet or a DataFrame is taken by label"
         )
     return sparse_matrix(table, argument) if sp.issparse(table) else table
+
+
+def _features_by_label(model: MRF, named: Labelled, argument: str) -> Array:
+    """Return rows of all features in the caller's order, or of the visible ones if only these are named."""
+    visible, hidden = in_order(model, named, argument)
+    v = features_of(model.visible_units, visible, len(model.visible_bias), 0, argument, model.split.visible)
+    if hidden is None:
+        return v
+    rows = np.empty((len(v), model.n_features))
+    at_v, at_h = model.callers_features()
+    rows[:, at_v] = v
+    rows[:, at_h] = features_of(model.hidden_units, hidden, len(model.hidden_bias), 0, argument, model.split.hidden)
+    return rows
 
 
 def _what_columns_are(model: MRF) -> str:
@@ -150,7 +171,8 @@ def check_rows(units: Units, rows: Array, first: int = 0, argument: str = "data"
         wanted = (
             "binary units are 0 or 1: binarise real values, as in data > 0.5"
             if units.name == "binary"
-            else "spin units are -1 or +1: 0/1 values become spins by 2*data - 1"
+            else "spin units are -1 or +1. A model of 0/1 units is made with units='binary'; only if the model is one "
+            "of spins, 0/1 data become spins by 2*data - 1"
         )
     else:
         allowed, wanted = (rows == 0.0) | (rows == 1.0), "categorical units are one-hot features, 0 or 1"

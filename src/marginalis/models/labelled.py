@@ -1,0 +1,103 @@
+"""Rows whose columns have names, put into the order of a model: sample sets of dimod, data frames, states by label.
+
+Nothing here imports dimod or pandas: a sample set has ``variables`` and ``record``, a data frame ``columns``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..checks import Array, check_room, one_line, plain_array, shown
+from .model import MRF
+from .units import TwoState
+
+
+class Labelled(NamedTuple):
+    """Rows of the states of variables, a column per label."""
+
+    labels: list[Any]
+    rows: Any
+    vartype: str = ""  # SPIN or BINARY where the rows say which values they have
+
+
+def labelled_rows(data: Any, argument: str) -> Labelled | None:
+    """Return the labels and rows of what names its columns; None if `data` does not.
+
+    A sample of a sample set that occurred several times is as many rows. The columns of a data frame that are only
+    numbered count as without names.
+    """
+    if hasattr(data, "variables") and hasattr(data, "record"):
+        record = data.record
+        counts = np.asarray(record.num_occurrences, dtype=np.int64)
+        check_room(16 * int(counts.sum()) * max(1, len(data.variables)), f"number of {argument}", int(counts.sum()))
+        rows = np.repeat(np.asarray(record.sample), counts, axis=0)
+        return Labelled(list(data.variables), rows, getattr(getattr(data, "vartype", None), "name", ""))
+    if hasattr(data, "columns") and callable(getattr(data, "to_numpy", None)):
+        labels = list(data.columns)
+        return None if labels == list(range(len(labels))) else Labelled(labels, plain_array(data.to_numpy(), argument))
+    if isinstance(data, tuple) and len(data) == 2 and _are_labels(data[1]):
+        rows = plain_array(data[0], argument)
+        return Labelled(list(data[1]), rows.reshape(1, -1) if rows.ndim == 1 else rows)
+    states = [data] if isinstance(data, Mapping) else data
+    if isinstance(states, list | tuple) and states and all(isinstance(row, Mapping) for row in states):
+        labels = list(states[0])
+        if any(row.keys() != states[0].keys() for row in states):
+            raise ValueError(f"{argument} holds states of different variables")
+        return Labelled(labels, plain_array([[row[label] for label in labels] for row in states], argument))
+    return None
+
+
+def _are_labels(value: Any) -> bool:
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        return False
+    return not any(isinstance(label, list | np.ndarray) for label in value)
+
+
+def in_order(model: MRF, found: Labelled, argument: str) -> tuple[Array, Array | None]:
+    """Return the columns of the visible variables and of the hidden ones, each in the order of its side.
+
+    The labels must be those of all variables, in any order, or those of the visible ones: then the second is None.
+    """
+    rows = found.rows
+    if rows.ndim != 2 or rows.shape[1] != len(found.labels):
+        raise ValueError(f"{argument} has shape {rows.shape}; its {len(found.labels)} labels want as many columns")
+    if rows.dtype.kind not in "fiub":
+        raise ValueError(f"{argument} has dtype {one_line(rows.dtype, 80)}; it must hold real numbers")
+    if 0 in rows.shape:
+        raise ValueError(f"{argument} is empty")
+    try:
+        place = {label: column for column, label in enumerate(found.labels)}
+    except TypeError:
+        raise ValueError(f"{argument} has labels that are lists or the like") from None
+    if len(place) < len(found.labels):
+        raise ValueError(f"{argument} names a variable twice")
+    known = set(model.labels)
+    strange = [label for label in found.labels if label not in known]
+    if strange:
+        raise ValueError(
+            f"{argument} has a column {shown(strange[0])}, which is no label of the model: "
+            f"{one_line(', '.join(map(str, list(model.labels)[:20])), 80)}"
+        )
+    values = _converted(model, rows.astype(np.float64), found.vartype)
+    v, h = (
+        [place.get(model.labels[i], -1) for i in side.tolist()] for side in (model.split.visible, model.split.hidden)
+    )
+    if -1 in v or (-1 in h and len(place) > len(v)):
+        missing = next(label for label in model.labels if label not in place)
+        raise ValueError(f"{argument} has no column for the variable {shown(missing)}")
+    return values[:, v], (None if -1 in h else values[:, h])
+
+
+def _converted(model: MRF, values: Array, vartype: str) -> Array:
+    """Return spins as 0/1 for a model of binaries, and the other way round, where the rows say what they are."""
+    kinds = [units for units, n in ((model.visible_units, model.n_visible), (model.hidden_units, model.n_hidden)) if n]
+    if vartype in ("SPIN", "BINARY") and all(isinstance(units, TwoState) for units in kinds):
+        names = {units.name for units in kinds}
+        if names == {"binary"} and vartype == "SPIN":
+            return (values + 1.0) / 2.0
+        if names == {"spin"} and vartype == "BINARY":
+            return 2.0 * values - 1.0
+    return values
