@@ -1,11 +1,12 @@
 """What people see of answers: short texts and cards, never arrays; and what comes from files is escaped."""
 
+import os
 import re
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-from conftest import make_estimate, random_rbm
+from conftest import make_estimate, posix, random_rbm
 
 import marginalis as mg
 from marginalis.answers.curve import Curve
@@ -142,3 +143,30 @@ def test_names_and_numbers_as_people_read_them():
     far = [is_far("z", 3.5), is_far("z_error", -2.0), is_far("mean", 9.0), is_far("z", None)]
     assert far == [True, False, None, None]
     assert [a_kind(x) for x in (1, 1.5, object(), MODEL)] == ["an int", "a float", "an object", "an MRF"]
+
+
+def test_labels_cannot_command_a_terminal_or_reorder_a_page(tmp_path):
+    """Labels and names come from files of strangers: U+202E turns text around, escape sequences clear a screen."""
+    bad = "a\u202eb\x1b[2J"
+    model = mg.from_edges([[0, 1], [1, 2]], labels=[bad, "y", ("t", bad)], field=0.1)
+    answers = [
+        mg.expectations(model),
+        mg.expectations(model, {bad: lambda rows: rows[:, 0]}, exact=False, steps=10, chains=20),
+        mg.estimate_many({bad: model}, steps=10, chains=20),
+        mg.along({bad: model, "w": model}, chains=50),
+    ]
+    for answer in answers:
+        for text in (str(answer), repr(answer), answer._repr_html_()):
+            assert "a?b?[2J" in text or answer is answers[0]
+            assert [c for c in text if not c.isprintable() and c not in "\n\xa0"] == []
+    page = mg.report(model, tmp_path / "page.html", title=bad, steps=10, chains=20).path.read_text()
+    assert "a?b?[2J" in page
+    assert not any(c in page for c in bad if not c.isprintable())
+
+
+@posix
+def test_a_report_at_a_name_that_is_not_utf8(tmp_path):
+    path = os.fsencode(tmp_path) + b"/\xff.html"
+    mg.report(mg.from_edges([[0, 1]]), os.fsdecode(path), steps=10, chains=20)
+    with open(path, "rb") as file:
+        assert "</html>" in file.read().decode()

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ..checks import Array
+from ..checks import Array, one_line
 from ..display import sketch
 from ..display.words import decimals
 from ..engines import drive
@@ -93,7 +93,7 @@ class Along(LogZRows, Answer):
         lines = [f"{'model':>10} {'ln Z':>24}"]
         for name, z, e in zip(self.names, self.log_z, self.stderr, strict=True):
             digits = decimals(float(e))
-            lines.append(f"{name!s:>10} {f'{z:.{digits}f} ± {e:.{digits}f}':>24}")
+            lines.append(f"{one_line(name, 40):>10} {f'{z:.{digits}f} ± {e:.{digits}f}':>24}")
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
 
     def _headline(self) -> str:

@@ -15,14 +15,14 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ..checks import Array, whole, yes_or_no
+from ..checks import Array, one_line, whole, yes_or_no
 from ..display import sketch
 from ..display.words import decimals
 from ..engines.plan import model_digest
 from ..exact import ModelTooLarge
 from ..models.factors import FactorModel
 from ..models.forms import Indices
-from ..models.layered import as_model
+from ..models.layered import as_factors, as_model
 from ..options import RunOptions, filled_in, plan_options, takes_options
 from ..running.session import at_work
 from .estimate import Estimate
@@ -142,13 +142,16 @@ class Expectations(Answer):
         }
 
     def __str__(self) -> str:
-        names = [str(self.feature(k)) for k in range(min(_SHOWN, len(self.means)))]
+        names = [one_line(self.feature(k), 60) for k in range(min(_SHOWN, len(self.means)))]
         lines = _table(names, self.means, self.mean_errors)
-        edges = [f"{self.feature(a)} · {self.feature(b)}" for a, b in self.pairs[:_SHOWN].tolist()]
+        edges = [
+            f"{one_line(self.feature(a), 60)} · {one_line(self.feature(b), 60)}"
+            for a, b in self.pairs[:_SHOWN].tolist()
+        ]
         lines += _table(edges, self.correlations, self.correlation_errors)
         for name, value in self.functions.items():
             errors = np.atleast_1d(self.function_errors[name])
-            lines += _table([name] * errors.size, np.atleast_1d(value), errors)
+            lines += _table([one_line(name, 60)] * errors.size, np.atleast_1d(value), errors)
         if self.estimate is None:
             lines.append(f"exact, by {self.source}, {self.seconds:.2f} s")
         else:
@@ -205,6 +208,7 @@ def expectations(
     chosen = filled_in(options)
     wanted = named_functions(functions)
     moves = None if moves is None else whole(moves, "moves", 1, 10**6)
+    model = as_factors(model)
     if isinstance(model, FactorModel) and model.why_not_annealed() is not None:
         return _of_factors(model, exact, bool(wanted), begin)
     model = as_model(model)

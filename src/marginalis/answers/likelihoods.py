@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import Array
+from ..checks import Array, one_line
 from ..display import sketch
 from ..display.words import decimals
 from .along import Along
@@ -105,7 +105,9 @@ class LogLikelihoods(OfSamples, Answer):
             low, high = self.intervals[t]
             digits = max(2, decimals((high - low) / 4.0))
             cells = f"{self.mean[t]:12.{digits}f} {f'{low:.{digits}f} to {high:.{digits}f}':>26}"
-            lines.append(f"{name!s:>10} {cells} {self.sampling_error[t]:10.3g} {self.run.log_z[t]:14.{digits}f}")
+            lines.append(
+                f"{one_line(name, 40):>10} {cells} {self.sampling_error[t]:10.3g} {self.run.log_z[t]:14.{digits}f}"
+            )
         lines.append(
             f"{self.samples} rows; one run through all models: {self.method}, {self.record}, {self.chains} chains, "
             f"seed {self.seed}, {self.engine}, {self.seconds:.2f} s"

@@ -12,7 +12,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ..checks import Array, whole
+from ..checks import Array, one_line, whole
 from ..display.card import Displayed
 from ..display.words import decimals
 from ..models.layered import as_model
@@ -96,7 +96,7 @@ class Estimates(Written, Displayed):
             digits = decimals(x.stderr)
             value = f"{x.free_energy:.{digits}f} ± {x.stderr:.{digits}f}"
             weights = f"{len(x.log_weights)} {x.ess_of}"
-            lines.append(f"{name!s:>12} {value:>26} {x.ess:10.1f} {weights:>16} {x.steps:8d} {x.chains:9d}")
+            lines.append(f"{one_line(name, 40):>12} {value:>26} {x.ess:10.1f} {weights:>16} {x.steps:8d} {x.chains:9d}")
         doubtful = sum(bool(x.warnings) for x in self.answers)
         if doubtful:
             lines.append(f"warning: {doubtful} of {len(self.answers)} are doubtful; {self.warnings[0]}")

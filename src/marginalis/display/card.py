@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+
+from .words import escaped, printable
 
 _LONGEST = 20  # lines of a short text
 _WARNING = "warning: "
@@ -31,7 +32,7 @@ class Displayed:
     _is_table = False  # whether the text is one, whose columns want a font of equal widths
 
     def __repr__(self) -> str:
-        return "\n".join(_shortened(str(self).splitlines()))
+        return printable("\n".join(_shortened(str(self).splitlines())))
 
     def _repr_html_(self) -> str:
         lines = str(self).splitlines()
@@ -50,13 +51,13 @@ class Displayed:
 
 def card(head: str, lines: Sequence[str], warnings: Sequence[str] = (), sketch: str = "", table: bool = False) -> str:
     """Return a card: a headline, of which what follows three spaces is smaller, other lines, warnings, a thumbnail."""
-    value, *rest = (escape(part) for part in head.split("   "))
+    value, *rest = (escaped(part) for part in head.split("   "))
     text = f"<b>{value}</b>" + "".join(f" &nbsp; {part}" for part in rest if part)
     if table:
-        text += f"<pre>{escape(chr(10).join(_shortened(lines)))}</pre>"
+        text += f"<pre>{escaped(chr(10).join(_shortened(lines)))}</pre>"
     else:
-        text += "".join(f"<small>{escape(line)}</small>" for line in _shortened(lines))
-    notes = "".join(f"<p>⚠ {escape(warning)}</p>" for warning in warnings)
+        text += "".join(f"<small>{escaped(line)}</small>" for line in _shortened(lines))
+    notes = "".join(f"<p>⚠ {escaped(warning)}</p>" for warning in warnings)
     return f'{_STYLE}<div class="marginalis"><div>{text}</div>{sketch}{notes}</div>'
 
 

@@ -6,13 +6,12 @@ import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from html import escape
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from .words import cell_text, heading, is_far
+from .words import cell_text, escaped, heading, is_far
 
 _STYLE = """
 :root { color-scheme: light dark; --text: #1b1f24; --faint: #59636e; --rule: #d5dae0; --ground: #fff; --panel: #f5f7f9;
@@ -59,19 +58,19 @@ def page(title: str, parts: Iterable[str]) -> bytes:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<link rel="icon" href="data:,">'  # a browser would ask for one
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>"
+        f"<title>{escaped(title)}</title><style>{_STYLE}</style></head><body>"
     )
-    return "\n".join([head, *parts, "</body></html>\n"]).encode()
+    return "\n".join([head, *parts, "</body></html>\n"]).encode(errors="replace")
 
 
 def section(name: str, title: str, *parts: str) -> str:
     """Return a part of a page that a link can lead to."""
-    return "\n".join([f'<section id="{escape(name)}"><h2>{escape(title)}</h2>', *parts, "</section>"])
+    return "\n".join([f'<section id="{escaped(name)}"><h2>{escaped(title)}</h2>', *parts, "</section>"])
 
 
 def definitions(facts: Mapping[str, Any]) -> str:
     """Return names and what they stand for."""
-    pairs = (f"<dt>{escape(str(k))}</dt><dd>{escape(str(v))}</dd>" for k, v in facts.items())
+    pairs = (f"<dt>{escaped(str(k))}</dt><dd>{escaped(str(v))}</dd>" for k, v in facts.items())
     return f"<dl>{''.join(pairs)}</dl>"
 
 
@@ -79,7 +78,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows under headings in words; cells that compare with a printed value are coloured."""
     keys = list(dict.fromkeys(key for row in rows for key in row))
     words = {key for key in keys if any(isinstance(row.get(key), str) for row in rows)}
-    head = "".join(f"<th{_left(key in words)}>{escape(heading(key))}</th>" for key in keys)
+    head = "".join(f"<th{_left(key in words)}>{escaped(heading(key))}</th>" for key in keys)
     body = "".join(f"<tr>{''.join(_cell(key, row, key in words) for key in keys)}</tr>\n" for row in rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>'
 
@@ -89,7 +88,7 @@ def _left(words: bool) -> str:
 
 
 def _cell(key: str, row: Mapping[str, Any], words: bool) -> str:
-    text = escape(cell_text(key, row.get(key), row))
+    text = escaped(cell_text(key, row.get(key), row))
     far = is_far(key, row.get(key))
     return f"<td{_left(words)}>{text}</td>" if far is None else f'<td class="{"far" if far else "near"}">{text}</td>'
 

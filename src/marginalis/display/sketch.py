@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 import numpy as np
 
 from ..checks import Array
+from .words import escaped
 
 WIDTH, HEIGHT = 180, 56
 # Okabe and Ito's colours, which the colour-blind can tell apart
@@ -79,5 +79,5 @@ def _points(points: Sequence[tuple[float, float]]) -> str:
 
 def _svg(parts: Sequence[str], about: str) -> str:
     size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
-    label = escape(about)
+    label = escaped(about)
     return f'<svg {size} role="img" aria-label="{label}"><title>{label}</title>{"".join(parts)}</svg>'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from html import escape
 from typing import Any
 
 _METHODS = {"ais": "AIS", "mais": "mAIS", "mais-v": "mAIS-V", "mais-h": "mAIS-H"}
@@ -23,6 +24,19 @@ _HEADINGS = {
 }
 _ERRORS = {"mean": "stderr", "median": "stderr", "error": "error_stderr"}  # the column that has the standard error
 _FAR = 3.0  # standard errors
+
+
+_LAYOUT = "\n\xa0"  # characters that lay a text out, beside those that can be printed
+
+
+def printable(text: str) -> str:
+    """Return a text with ``?`` for what a terminal or browser would obey or reorder: labels come from anywhere."""
+    return "".join(c if c.isprintable() or c in _LAYOUT else "?" for c in text)
+
+
+def escaped(text: str) -> str:
+    """Return a text for a page of HTML."""
+    return escape(printable(text))
 
 
 def method_name(method: str) -> str:

@@ -6,12 +6,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from html import escape
 from typing import Any
 
 import numpy as np
 
 from ..checks import shown
+from ..display.words import escaped
 from .threads import Tick
 
 _PATIENCE = 1.0  # Seconds before a progress bar appears.
@@ -103,7 +103,7 @@ def _notebook_bar(label: str) -> Bar:
             return
         last = now
         bar = f'<progress value="{fraction:.3f}" max="1" style="width:20em;vertical-align:middle"></progress>'
-        look = HTML(f"<div>{escape(label)} {bar} {100 * fraction:.0f}% {escape(words)}</div>")
+        look = HTML(f"<div>{escaped(label)} {bar} {100 * fraction:.0f}% {escaped(words)}</div>")
         if handle is None:
             handle = display(look, display_id=True)
         else:

@@ -6,14 +6,13 @@ import json
 import math
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import marginalis.plots as plots  # `from .. import` would ask for all public names, this module among them
 
 from ..answers.estimate import Estimate
 from ..display.page import definitions, machine, page, section, table
-from ..display.words import decimals, method_name
+from ..display.words import decimals, escaped, method_name
 from ..models import describe
 from ..models.factors import FactorModel
 
@@ -35,10 +34,10 @@ def page_of(report: Report) -> bytes:
     }
     if report.estimate is None:  # one reason for all that is missing
         names = ("model", "exact", "likelihood", "provenance")
-        parts = {"estimate": ("No estimate", lambda r: [f"<p>{escape(r.missing['estimate'])}.</p>"])} | {
+        parts = {"estimate": ("No estimate", lambda r: [f"<p>{escaped(r.missing['estimate'])}.</p>"])} | {
             name: part for name, part in parts.items() if name in names
         }
-    links = "".join(f'<a href="#{name}">{escape(title)}</a>' for name, (title, _) in parts.items())
+    links = "".join(f'<a href="#{name}">{escaped(title)}</a>' for name, (title, _) in parts.items())
     body = [section(name, title, *make(report)) for name, (title, make) in parts.items()]
     return page(f"Free energy of {report.title}", [_answer(report), f"<nav>{links}</nav>", *body])
 
@@ -46,7 +45,7 @@ def page_of(report: Report) -> bytes:
 def _answer(report: Report) -> str:
     """Return what is seen first: F, how sure, and all answers on one line of numbers."""
     e, exact = report.estimate, report.exact
-    lines = [f'<header><p class="faint">Free energy F = −ln Z of</p><h1>{escape(report.title)}</h1>']
+    lines = [f'<header><p class="faint">Free energy F = −ln Z of</p><h1>{escaped(report.title)}</h1>']
     if e is not None:
         digits, (low, high) = decimals(e.stderr), e.interval
         error = f" ± {e.stderr:.{digits}f}" if math.isfinite(e.stderr) else ""
@@ -94,7 +93,7 @@ def _model(report: Report) -> list[str]:
             what = "The couplings as a matrix."
         figures.append(_figure(lambda: plots.model(model), what))
     except ValueError as error:
-        figures.append(f"<p>No picture: {escape(str(error))}.</p>")
+        figures.append(f"<p>No picture: {escaped(str(error))}.</p>")
     return [definitions(facts), f'<div class="figures">{"".join(figures)}</div>']
 
 
@@ -118,7 +117,7 @@ def _bounds(report: Report) -> list[str]:
         facts["overlap"] = f"{b.overlap:.1f} effective chains"
     what = "Work of both directions: the histograms cross at F."
     figure = _figure(lambda: plots.works(b, exact=_exact_f(report)), what)
-    return [f"<p>{escape(text)}</p>", *_warnings(report.remarks()["bounds"]), definitions(facts), figure]
+    return [f"<p>{escaped(text)}</p>", *_warnings(report.remarks()["bounds"]), definitions(facts), figure]
 
 
 def _weights(report: Report) -> list[str]:
@@ -146,7 +145,7 @@ def _weights(report: Report) -> list[str]:
 def _thermodynamics(report: Report) -> list[str]:
     t = report.thermodynamics
     if t is None:
-        return [f"<p>Not there: {escape(report.missing['thermodynamics'])}.</p>"]
+        return [f"<p>Not there: {escaped(report.missing['thermodynamics'])}.</p>"]
     text = (
         "One run from infinite temperature (β = 0) down to the temperature of the model, the largest β here; energies "
         "are averaged over moves at every β."
@@ -191,12 +190,12 @@ def _opinion(report: Report) -> list[str]:
         paragraphs.append("Steps, schedule or base were given: no other path was asked. Leave them out, and some are.")
     elif not notes:
         paragraphs.append("Other paths were asked before, by a few chains; none has found more than this one.")
-    return [*(f"<p>{escape(text)}</p>" for text in paragraphs), *notes, table(rows)]
+    return [*(f"<p>{escaped(text)}</p>" for text in paragraphs), *notes, table(rows)]
 
 
 def _exact(report: Report) -> list[str]:
     if report.exact is None:
-        return [f"<p>Not computed: {escape(report.missing['exact'])}.</p>"]
+        return [f"<p>Not computed: {escaped(report.missing['exact'])}.</p>"]
     facts = {
         "F": f"{-report.exact:.12g}",
         "ln Z": f"{report.exact:.12g}",
@@ -226,7 +225,7 @@ def _likelihood(report: Report) -> list[str]:
 
 
 def _provenance(report: Report) -> list[str]:
-    parts = [f"<pre>{escape(report.command)}</pre>"]
+    parts = [f"<pre>{escaped(report.command)}</pre>"]
     if report.estimate is not None:
         parts.append(definitions(_record(report.estimate)))
     parts.append(definitions(machine()))
@@ -247,12 +246,12 @@ def _figure(draw: Callable[[], Any], caption: str) -> str:
     try:
         picture = plots.inline_svg(draw)
     except ValueError as error:  # no matplotlib
-        return f"<p>No figure: {escape(str(error))}.</p>"
-    return f"<figure>{picture}<figcaption>{escape(caption)}</figcaption></figure>"
+        return f"<p>No figure: {escaped(str(error))}.</p>"
+    return f"<figure>{picture}<figcaption>{escaped(caption)}</figcaption></figure>"
 
 
 def _warnings(warnings: Sequence[str]) -> list[str]:
-    return [f'<p class="warning">⚠ {escape(warning)}</p>' for warning in warnings]
+    return [f'<p class="warning">⚠ {escaped(warning)}</p>' for warning in warnings]
 
 
 def _exact_f(report: Report) -> float | None:

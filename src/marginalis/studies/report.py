@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..display.page import definitions, machine, page, section, table
-from ..display.words import heading
+from ..display.words import escaped, heading
 from ..exact import duration
 from ..files.atomic import write_whole
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 def write_report(results: Sequence[Result], path: Path) -> None:
     """Write the page."""
-    links = "".join(f'<a href="#{r.experiment.name}">{escape(r.experiment.title)}</a>' for r in results)
+    links = "".join(f'<a href="#{r.experiment.name}">{escaped(r.experiment.title)}</a>' for r in results)
     text = page(
         "Marginalized AIS, reproduced",
         [
@@ -35,13 +34,13 @@ def write_report(results: Sequence[Result], path: Path) -> None:
 
 
 def _section(result: Result) -> str:
-    title = escape(result.experiment.title)
+    title = escaped(result.experiment.title)
     picture = base64.b64encode(result.figure.read_bytes()).decode()
     settings = {heading(key): value for key, value in result.settings.items()}
     return section(
         result.experiment.name,
         result.experiment.title,
-        f"<p>{escape(result.experiment.text)}</p>",
+        f"<p>{escaped(result.experiment.text)}</p>",
         f'<figure><img alt="{title}" src="data:image/png;base64,{picture}"></figure>',
         definitions({**settings, "run time": duration(result.seconds)}),
         table(result.rows),
