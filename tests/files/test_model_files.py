@@ -119,9 +119,41 @@ class Evil:
 def test_files_of_torch_do_not_run_code(tmp_path, capsys):
     torch = pytest.importorskip("torch")
     torch.save({"W": Evil()}, tmp_path / "m.pt")
-    with pytest.raises(ValueError, match="torch does not read it as plain tensors"):
+    with pytest.raises(ValueError, match=r"holds pickled objects.*: save state_dict\(\)"):
         mg.load(tmp_path / "m.pt")
     assert capsys.readouterr().out == ""
+
+
+def test_files_of_torch_that_claim_more_than_they_hold(tmp_path):
+    torch = pytest.importorskip("torch")
+    state = {"W": torch.zeros(1).expand(30_000, 20_000), "a": torch.zeros(30_000), "b": torch.zeros(20_000)}
+    torch.save(state, tmp_path / "m.pt")
+    with pytest.raises(ValueError, match=r"the limit is|expands to 457\d MiB, over 100 times its size"):
+        mg.load(tmp_path / "m.pt")
+
+
+def test_damaged_files_of_torch_are_one_plain_line(tmp_path):
+    torch = pytest.importorskip("torch")
+    torch.save({"W": torch.tensor(W), "a": torch.tensor(B), "b": torch.tensor(C)}, tmp_path / "m.pt")
+    whole, rng = (tmp_path / "m.pt").read_bytes(), np.random.default_rng(3)
+    for _ in range(100):
+        content = bytearray(whole)
+        for at in rng.integers(0, len(content), rng.integers(1, 4)):
+            content[at] = rng.integers(256)
+        (tmp_path / "m.pt").write_bytes(content)
+        try:
+            message = str(mg.load(tmp_path / "m.pt"))
+        except ValueError as error:
+            message = str(error)
+        assert len(message) < 290
+        assert message.isprintable()
+
+
+def test_the_empty_name(tmp_path):
+    with pytest.raises(ValueError, match="cannot write '': the name of the file is empty"):
+        mg.save(mg.rbm(W, B, C), "")
+    with pytest.raises(ValueError, match="No such file"):
+        mg.load("")
 
 
 def test_without_torch(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 
 import numpy as np
 import pytest
@@ -206,7 +205,25 @@ def test_potts_parameters_of_adabm(tmp_path, states):
     assert mg.exact_log_z(model) == pytest.approx(np.logaddexp.reduce(total), rel=1e-12)
 
 
-def test_states_that_are_numbers_may_have_gaps(tmp_path):
-    """State 1 is not named, and has no field."""
-    model = mg.load(write(tmp_path, "h 0 0 1.0\nh 0 2 0.5\n"))
-    assert mg.exact_log_z(model) == pytest.approx(math.log(math.e + 1.0 + math.exp(0.5)), rel=1e-13)
+def test_numbers_in_adabm_files_begin_with_0_or_1_and_leave_none_out(tmp_path):
+    for first in (0, 1):
+        i, j = first, first + 1
+        text = f"J {i} {j} {i} {i} 0.3\nh {i} {i} 1.0\nh {i} {j} 0.5\nh {j} {i} 0.1\nh {j} {j} 0.2\n"
+        model = mg.load(write(tmp_path, text))
+        terms = [1.0 + 0.1 + 0.3, 1.0 + 0.2, 0.5 + 0.1, 0.5 + 0.2]
+        assert mg.exact_log_z(model) == pytest.approx(np.logaddexp.reduce(terms), rel=1e-13)
+        assert list(model.labels) == [i, j]
+    for text, problem in (
+        ("h 0 0 1.0\nh 0 2 0.5\n", "names no state 1, but state 2"),
+        ("h 2 A 1.0\nh 2 B 0.5\n", "names no site 1, but site 2"),
+        ("h 0 A 1.0\nh 900000000 B 0.5\n", "names no site 1, but site 900000000"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            mg.load(write(tmp_path, text))
+
+
+def test_small_files_that_count_far_more_than_they_describe(tmp_path):
+    for text in ("100000000 0\n", "MARKOV 3 16777216 16777216 16777216 0\n"):
+        with pytest.raises(ValueError, match=r"far more than the \d words of the file describe"):
+            mg.load(write(tmp_path, text))
+    assert mg.load(write(tmp_path, "100000 1\n1 2 0.5\n")).n_variables == 100_000

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from conftest import command
 
 import marginalis as mg
 from marginalis.files import archive, text
@@ -116,6 +117,47 @@ def test_a_bayesian_network_with_evidence(tmp_path):
     assert mg.exact_log_z(mg.load(path, {1: 1})) == pytest.approx(math.log(0.8 * 0.1 + 0.2 * 0.7), rel=1e-13)
 
 
+@pytest.mark.parametrize(
+    "weight", ["-1e-400", "1e-99999999999999999999", "1e99999999999999999999", "-0.5", "1e999999999999"]
+)
+def test_weights_that_no_logarithm_can_hold(tmp_path, weight):
+    with pytest.raises(ValueError, match=r"token 8 \(line 1\): a weight is .*it must (not be negative|be finite)"):
+        mg.load(write(tmp_path, f"MARKOV 1 2 1 1 0 2 {weight} 1"))
+
+
+def test_zeros_in_all_spellings(tmp_path):
+    for zero in ("0", "-0.0", "0e99999999999999", "-0e-400"):
+        assert mg.exact_log_z(mg.load(write(tmp_path, f"MARKOV 1 2 1 1 0 2 {zero} 3"))) == pytest.approx(math.log(3.0))
+
+
+def test_scopes_of_more_variables_than_an_array_has_axes(tmp_path):
+    n = 20_000
+    scope = " ".join(map(str, range(n)))
+    many = f"MARKOV {n} {'2 ' * n} 1 {n} {scope} 5 1 1 1 1 1"
+    with pytest.raises(ValueError, match="has size '5'; its variables want too many"):
+        mg.load(write(tmp_path, many))
+    alone = f"MARKOV {n} {'1 ' * (n - 1)} 2 1 {n} {scope} 2 1 3"  # all but one have one state
+    assert mg.exact_log_z(mg.load(write(tmp_path, alone))) == pytest.approx(math.log(4.0))
+
+
+def test_tables_of_a_bayesian_network_that_are_no_probabilities(tmp_path):
+    good = "BAYES 2 2 2 2 1 0 2 0 1  2 .3 .7  4 .1 .9 .2 .8"
+    assert mg.exact_log_z(mg.load(write(tmp_path, good))) == pytest.approx(0.0, abs=1e-12)
+    path = write(tmp_path, good.replace(".2 .8", ".9 .8"))
+    with pytest.warns(UserWarning, match=r"the table of factor 1 sums to 1.7 over its last variable \(1\)"):
+        mg.load(path)
+    done = command("exact", path)
+    assert done.returncode == 0
+    assert done.stderr.startswith("warning: a BAYES network, but the table of factor 1")
+
+
+def test_evidence_that_is_neither_a_file_nor_a_mapping(tmp_path):
+    path = write(tmp_path, SMALL)
+    for evidence in (np.array([0, 1]), [0, 1], 3, b"m.evid"):
+        with pytest.raises(ValueError, match="it must name a UAI evidence file or map labels to numbers of states"):
+            mg.load(path, evidence=evidence)
+
+
 def test_weights_beyond_floating_point_are_not_zeros(tmp_path):
     path = write(tmp_path, "MARKOV 2 2 2 1 2 0 1 4 1e-400 1e-401 3e-400 1E-402")
     model = mg.load(path)
@@ -141,6 +183,15 @@ def test_compressed_files_are_known_by_content(tmp_path, pack):
     path = tmp_path / "network"
     path.write_bytes(pack(SMALL.encode()))
     assert mg.exact_log_z(mg.load(path)) == pytest.approx(math.log(SMALL_Z), rel=1e-13)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+def test_small_compressed_files_of_long_texts(tmp_path, pack):
+    """A quarter of a MiB may expand to gigabytes, of which the words take twenty times as much."""
+    path = tmp_path / "m.uai"
+    path.write_bytes(pack(SMALL.encode() + b" " * (20 << 20)))
+    with pytest.raises(ValueError, match="expands to more than 16 MiB"):
+        mg.load(path)
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])

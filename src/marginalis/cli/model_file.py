@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -13,7 +14,7 @@ from ..files import model_files
 from ..models.factors import FactorModel
 from ..models.layered import as_model
 from ..models.model import MRF
-from .common import ModelPath
+from .common import ModelPath, say
 
 Evidence = Annotated[Path | None, typer.Option(help="UAI evidence file: variables held in states.")]
 Update = Annotated[int | None, typer.Option(help="Checkpoint of a training run (HDF5); the last by default.")]
@@ -34,8 +35,13 @@ class ModelFile(NamedTuple):
         return [self.path, self.evidence]
 
     def load(self) -> MRF | FactorModel:
-        """Read the model."""
-        return model_files.load(self.path, self.evidence, update=self.update, maxcut=self.maxcut)
+        """Read the model; warnings about the file go to stderr."""
+        with warnings.catch_warnings(record=True) as doubts:
+            warnings.simplefilter("always")
+            found = model_files.load(self.path, self.evidence, update=self.update, maxcut=self.maxcut)
+        for doubt in doubts:
+            say(f"warning: {doubt.message}", err=True)
+        return found
 
     def load_pairs(self) -> MRF:
         """Read a model that can be annealed, or raise a ValueError that says why it cannot."""

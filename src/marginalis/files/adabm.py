@@ -1,6 +1,7 @@
 """Potts parameters of adabmDCA: lines ``J i j a b value`` and ``h i a value``, states as letters or numbers.
 
-P(x) ∝ exp(Σ_i h_i(x_i) + Σ_{i<j} J_ij(x_i, x_j)). Every site has every state that the file names.
+P(x) ∝ exp(Σ_i h_i(x_i) + Σ_{i<j} J_ij(x_i, x_j)). Every site has every state that the file names. Sites are numbered
+from 0 or from 1, without gaps; so are states that are numbers.
 """
 
 from __future__ import annotations
@@ -42,27 +43,39 @@ def parse_adabm(text: str) -> MRF:
                 raise ValueError(f"line {number} is {shown(line)}; it must be 'J i j a b value' or 'h i a value'")
     if not fields:
         raise ValueError("has no line 'h i a value'")
-    n = 1 + max([x[0] for x in fields] + [max(x[:2]) for x in couplings])
+    sites = _numbered({i for i, _, _ in fields} | {i for x in couplings for i in x[:2]}, "site")
     states = _in_order({a for _, a, _ in fields} | {x for _, _, a, b, _ in couplings for x in (a, b)})
-    q = 1 + max(states.values())
+    n, q = len(sites), len(states)
     if q < 2:
         raise ValueError(f"names one state, {shown(next(iter(states)))}; a variable needs at least 2")
     check_room(50 * n * q, "the number of sites", n)
     bias = np.zeros(n * q)
     for site, state, field in fields:
-        bias[site * q + states[state]] += field
-    at = np.array([(i * q + states[a], j * q + states[b]) for i, j, a, b, _ in couplings], dtype=np.int64)
-    at = at.reshape(-1, 2)
+        bias[sites[site] * q + states[state]] += field
+    ends = [(sites[i] * q + states[a], sites[j] * q + states[b]) for i, j, a, b, _ in couplings]
+    at = np.array(ends, dtype=np.int64).reshape(-1, 2)
     data = np.array([x[4] for x in couplings], dtype=np.float64)
     links = sp.csr_array((data, (at[:, 0], at[:, 1])), shape=(n * q, n * q))
-    return arrange(Categorical(q), bias, links)
+    return arrange(Categorical(q), bias, links, labels=None if 0 in sites else tuple(sites))
 
 
 def _in_order(words: set[str]) -> dict[str, int]:
-    """Number the states: letters in the order of the alphabet; numbers are theirs already."""
+    """Number the states from 0: letters in the order of the alphabet, numbers in theirs."""
     if all(word.isdecimal() and len(word) < 7 for word in words):
-        return {word: int(word) for word in words}
+        order = _numbered({int(word) for word in words}, "state")
+        return {word: order[int(word)] for word in words}
     return {word: k for k, word in enumerate(sorted(words))}
+
+
+def _numbered(found: set[int], what: str) -> dict[int, int]:
+    """Return the place of each number, or raise a ValueError if they leave one out: its parameters are missing."""
+    first = min(found)
+    if first > 1 or max(found) - first >= len(found):
+        missing = next(i for i in range(min(first, 1), max(found)) if i not in found)
+        raise ValueError(
+            f"names no {what} {missing}, but {what} {max(found)}: {what}s are numbered from 0 or from 1, without gaps"
+        )
+    return {i: i - first for i in sorted(found)}
 
 
 def _site(word: str, line: int) -> int:

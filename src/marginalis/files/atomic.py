@@ -23,7 +23,11 @@ def check_writable(path: str | Path) -> None:
         with _beside(place):
             pass
     except OSError as error:
-        raise ValueError(f"cannot write {one_line(path, 100)}: {error.strerror or error}") from None
+        raise ValueError(f"cannot write {_named(path)}: {error.strerror or error}") from None
+
+
+def _named(path: str | Path) -> str:
+    return one_line(path, 100) or "''"
 
 
 def make_folder(folder: Path, *names: str) -> None:
@@ -46,7 +50,7 @@ def write_whole(path: str | Path, write: Callable[[IO[bytes]], object]) -> None:
                 write(file)
             os.replace(temporary, place)
     except OSError as error:
-        raise OSError(f"cannot write {one_line(path, 100)}: {error.strerror or error}") from None
+        raise OSError(f"cannot write {_named(path)}: {error.strerror or error}") from None
 
 
 def remove_unfinished() -> None:
@@ -72,6 +76,8 @@ def _beside(place: Path) -> Iterator[Path]:
 
 def _place(path: str | Path) -> Path:
     """Return where `path` leads through links: to a regular file, or to nothing yet."""
+    if not os.fspath(path):
+        raise FileNotFoundError(2, "the name of the file is empty")
     try:
         mode = os.stat(path).st_mode  # loops of links and overlong names fail here
     except FileNotFoundError:

@@ -47,7 +47,7 @@ def parse_dimod_json(text: str) -> MRF:
     if missing:
         raise ValueError(f"lacks the key {missing[0]!r}; a binary quadratic model has {', '.join(_KEYS)}")
     labels, kind = document["variable_labels"], document["variable_type"]
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(f"variable_type is {shown(kind)}; it must be SPIN or BINARY")
     if not isinstance(labels, list) or not labels:
         raise ValueError("variable_labels must list at least one variable")

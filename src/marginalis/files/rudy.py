@@ -21,6 +21,7 @@ def parse_rudy(text: str, maxcut: bool = False) -> MRF:
     """Return the spins on the graph of a text."""
     tokens = Tokens(text)
     n = tokens.whole("the number of nodes", 1, 2**31)
+    tokens.check_count(n, "the number of nodes")
     m = tokens.whole("the number of edges", 0)
     values = tokens.numbers("an end or a weight of an edge")
     if len(values) != 3 * m:

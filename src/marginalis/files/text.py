@@ -20,6 +20,10 @@ from .atomic import write_whole
 GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 _PER_BYTE = 8  # what is made of a text takes several times its size
 _XZ_MEMORY = 256 << 20  # of the decompressor: a header may ask for gigabytes
+_EXPANSION = 100  # How many times the size of the file a long text may have: one that grows by more says little.
+_SHORT = 16 << 20  # Bytes of a text that may always be so large.
+UNNAMED = 1 << 20  # How many more things a text may count than it has words: a count of a few bytes costs gigabytes.
+_WHOLE = re.compile(r"[-+]?\d{1,18}", re.ASCII)
 
 
 def read_text(path: str | Path) -> str:
@@ -27,6 +31,8 @@ def read_text(path: str | Path) -> str:
     most = limit() // _PER_BYTE
     with open_file(path, most) as file:
         start = file.read(6)
+        if start[:2] == GZIP or start == XZ:
+            most = min(most, max(_SHORT, _EXPANSION * os.fstat(file.fileno()).st_size))
         file.seek(0)
         try:
             data = _gunzip(file, most) if start[:2] == GZIP else _unxz(file, most) if start == XZ else file.read(most)
@@ -57,7 +63,7 @@ def _unxz(file: IO[bytes], most: int) -> bytes:
 
 def _checked(data: bytes, most: int) -> bytes:
     if len(data) > most:
-        raise ValueError(f"expands to more than {most / 2**20:.0f} MiB, the limit")
+        raise ValueError(f"expands to more than {most / 2**20:.0f} MiB, the limit for its size: decompress it")
     return data
 
 
@@ -96,13 +102,18 @@ class Tokens:
     def whole(self, what: str, low: int, high: int | None = None) -> int:
         """Return the next word as a whole number from `low` to `high`."""
         word = self.word(what)
-        if not word.lstrip("+-").isdecimal() or len(word) > 18:
+        if not _WHOLE.fullmatch(word):
             self.fail(f"{what} is {shown(word)}; it must be a whole number")
         number = int(word)
         if number < low or (high is not None and number > high):
             wanted = f"at least {low}" if high is None or number < low else f"at most {high}"
             self.fail(f"{what} is {number}; it must be {wanted}")
         return number
+
+    def check_count(self, count: int, what: str) -> None:
+        """Raise a ValueError at the last token if it counts far more than the text can describe."""
+        if count > UNNAMED + len(self.words):
+            self.fail(f"{what} is {count}, far more than the {len(self.words)} words of the file describe")
 
     def numbers(self, what: str) -> Array:
         """Return all words that are left as numbers, which may be infinite where a word is out of range."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +15,9 @@ from ..models.model import MRF
 from ..models.states import from_state
 from .archive import limit
 
+_EXPANSION = 100  # How many times the size of the file large arrays may have.
+_SMALL = 64 << 20  # Bytes of arrays that a file may always claim.
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # which torch writes into its messages
 _SAFE = (2, 6)  # before, weights_only could be got round
 
 
@@ -24,6 +30,21 @@ def is_torch(file: IO[bytes]) -> bool:
         return False
 
 
+def _claimed(state: Any, depth: int = 4) -> int:
+    """Return the bytes of all tensors as float64: a tensor of one number may claim any shape."""
+    if isinstance(state, Mapping):
+        return sum(_claimed(x, depth - 1) for x in state.values()) if depth else 0
+    numel = getattr(state, "numel", None)
+    return 8 * int(numel()) if callable(numel) else 0
+
+
+def _check_size(size: int, most: int) -> None:
+    if size > limit():
+        raise ValueError(f"holds {size / 2**30:.1f} GiB of arrays; the limit is {limit() / 2**30:.1f} GiB")
+    if size > _SMALL and size > _EXPANSION * most:
+        raise ValueError(f"expands to {size / 2**20:.0f} MiB, over {_EXPANSION} times its size")
+
+
 def load_torch(path: str | Path) -> MRF:
     """Read the Boltzmann machine whose ``state_dict`` a file holds (see `states.from_state`)."""
     try:
@@ -34,16 +55,21 @@ def load_torch(path: str | Path) -> MRF:
     if version < _SAFE:
         raise ValueError(f"is a torch file, which torch {torch.__version__} cannot read safely: 2.6 is the first")
     with open_file(path, limit()) as file:
+        most = os.fstat(file.fileno()).st_size
         with zipfile.ZipFile(file) as archive:
-            size = sum(info.file_size for info in archive.infolist())
-        if size > limit():
-            raise ValueError(f"holds {size / 2**30:.1f} GiB of arrays; the limit is {limit() / 2**30:.1f} GiB")
+            _check_size(sum(info.file_size for info in archive.infolist()), most)
         file.seek(0)
         try:
             state: Any = torch.load(file, map_location="cpu", weights_only=True)
-        except Exception as error:  # whatever a damaged file, or one with code in it, makes torch raise
-            first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ValueError(f"torch does not read it as plain tensors: {one_line(first, 150)}") from None
+        except pickle.UnpicklingError:
+            raise ValueError(
+                "holds pickled objects beside plain tensors, which are not read: save state_dict() of the model instead"
+            ) from None
+        except Exception as error:  # whatever a damaged file makes torch raise
+            first = (str(error) or type(error).__name__).splitlines()[0]
+            plain = one_line(_COLOURS.sub("", first), 120)
+            raise ValueError(f"is damaged or no state_dict; torch says: {plain}") from None
+        _check_size(_claimed(state), most)
     if not isinstance(state, Mapping):
         raise ValueError(f"holds {a_kind(state)}; it must hold a state_dict")
     return from_state(state, "state")

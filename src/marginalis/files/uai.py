@@ -8,6 +8,8 @@ are weights, not logarithms; a zero forbids. Evidence is ``k v1 x1 … vk xk``, 
 from __future__ import annotations
 
 import math
+import os
+import warnings
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -22,6 +24,10 @@ from .text import Tokens, read_text, write_text
 
 KINDS = ("MARKOV", "BAYES")
 _STATES = 1 << 24  # that a variable may have
+_AXES = 32  # of an array of NumPy 1; a table of more variables of two states each does not fit any file
+_LARGEST_TABLE = 1 << _AXES  # entries
+_ROUNDED = 1e-3  # How far from 1 the sum of probabilities that are written with few digits may be.
+_MOST_DIGITS = 10**9  # Decimal exponent of a weight: what is beyond is an error of writing.
 _HIGHEST = 700.0  # of ln of a weight that is written: beyond, readers overflow
 
 
@@ -38,9 +44,33 @@ def parse_uai(text: str) -> FactorModel:
         tokens.fail(f"the network is {shown(kind)}; this package reads MARKOV and BAYES")
     n = tokens.whole("the number of variables", 1, len(tokens))
     cards = tuple(tokens.whole(f"the number of states of variable {i}", 1, _STATES) for i in range(n))
+    tokens.check_count(sum(cards), "the number of states of all variables")
     factors = tokens.whole("the number of factors", 0, len(tokens))
     scopes = _scopes(tokens, factors, n)
-    return FactorModel(cards, tuple(scopes), tuple(_tables(tokens, cards, scopes)))
+    scopes = [_squeezed(scope, cards) for scope in scopes]
+    tables = _tables(tokens, cards, scopes)
+    if kind.upper() == "BAYES":
+        _check_conditionals(scopes, tables)
+    return FactorModel(cards, tuple(scopes), tuple(tables))
+
+
+def _check_conditionals(scopes: list[tuple[int, ...]], tables: list[Array]) -> None:
+    """Warn where a table of a Bayesian network is no P(last variable | the others): ln Z is no probability then."""
+    for a, (scope, table) in enumerate(zip(scopes, tables, strict=True)):
+        sums = np.exp(table).sum(axis=-1) if scope else np.ones(1)
+        wrong = sums[np.abs(sums - 1.0) > _ROUNDED]
+        if wrong.size:
+            warnings.warn(
+                f"a BAYES network, but the table of factor {a} sums to {float(wrong.flat[0]):.6g} over its last "
+                f"variable ({scope[-1]}), not to 1: these are no conditional probabilities, ln Z is no log-probability",
+                stacklevel=2,
+            )
+            return
+
+
+def _squeezed(scope: tuple[int, ...], cards: tuple[int, ...]) -> tuple[int, ...]:
+    """Leave variables of one state out of a scope that has more variables than an array can have axes."""
+    return scope if len(scope) <= _AXES else tuple(v for v in scope if cards[v] > 1)
 
 
 def _scopes(tokens: Tokens, factors: int, n: int) -> list[tuple[int, ...]]:
@@ -78,9 +108,9 @@ def _tables(tokens: Tokens, cards: tuple[int, ...], scopes: list[tuple[int, ...]
         size = math.prod(shape)
         if at >= len(values):
             tokens.fail(f"the file ends where the table of factor {a} should be", first + at)
-        if values[at] != size:
-            said = tokens.words[first + at]
-            tokens.fail(f"the table of factor {a} has size {shown(said)}; its variables want {size}", first + at)
+        if size >= _LARGEST_TABLE or values[at] != size:
+            said, wanted = tokens.words[first + at], size if size < _LARGEST_TABLE else "too many"
+            tokens.fail(f"the table of factor {a} has size {shown(said)}; its variables want {wanted}", first + at)
         if at + 1 + size > len(values):
             left = len(values) - at - 1
             tokens.fail(f"the file ends in the table of factor {a}, after {left} of {size} values", len(tokens.words))
@@ -106,11 +136,23 @@ def _logs(tokens: Tokens, values: Array) -> Array:
     for k in np.flatnonzero(np.isinf(logs)).tolist():
         word = tokens.words[tokens.at + k]
         if word.strip("0.+-"):  # not a plain zero
-            exact = Decimal(word)
-            if not exact.is_finite():
-                tokens.fail(f"a weight is {shown(word)}; it must be finite", tokens.at + k)
-            logs[k] = float(exact.ln()) if exact else -math.inf
+            logs[k] = _log_beyond(tokens, word, tokens.at + k)
     return logs
+
+
+def _log_beyond(tokens: Tokens, word: str, at: int) -> float:
+    """Return the logarithm of a weight that floating point takes for zero or infinite."""
+    try:
+        exact = Decimal(word)
+        if exact < 0:
+            tokens.fail(f"a weight is {shown(word)}; it must not be negative", at)
+        if exact.is_zero():
+            return -math.inf
+        if exact.is_finite() and abs(exact.adjusted()) <= _MOST_DIGITS:
+            return float(exact.ln())
+    except ArithmeticError:  # more digits than a decimal number may have
+        pass
+    tokens.fail(f"a weight is {shown(word)}; it must be finite and within 1e±{_MOST_DIGITS}", at)
 
 
 def read_evidence(evidence: str | Path | Mapping[Any, Any] | None) -> dict[Any, int]:
@@ -119,6 +161,10 @@ def read_evidence(evidence: str | Path | Mapping[Any, Any] | None) -> dict[Any, 
         return {}
     if isinstance(evidence, Mapping):
         return {v: whole(x, f"the state of {one_line(v, 40)} in evidence", 0, 2**62) for v, x in evidence.items()}
+    if not isinstance(evidence, str | os.PathLike):
+        raise ValueError(
+            f"evidence is {shown(evidence)}; it must name a UAI evidence file or map labels to numbers of states"
+        )
     with reading("evidence file", evidence):
         return parse_evidence(read_text(evidence))
 
