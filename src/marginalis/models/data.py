@@ -114,7 +114,7 @@ def visible_table(model: MRF, data: Any, argument: str = "data") -> Any:
 
     Columns without names are in the order of the model's labels; those with names may have any order.
     """
-    named = labelled_rows(data, argument)
+    named = None if sp.issparse(data) else labelled_rows(data, argument)
     if named is not None:
         data = _features_by_label(model, named, argument)
     table = data if sp.issparse(data) else plain_array(data, argument)
