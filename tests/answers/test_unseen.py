@@ -101,3 +101,87 @@ def test_intervals_without_a_warning_hold_from_every_base(kind):
         if not r.warnings:
             quiet.append(covers(r.interval, -mg.exact_log_z(model)))
     assert np.mean(quiet) >= 0.93
+
+
+def one_that_holds_many(seed):
+    """A binary variable that is off once in some hundred times, and four spins that depend on it."""
+    rng = np.random.default_rng(seed)
+    return mg.rbm(rng.normal(size=(1, 4)), [2.8], 0.3 * rng.normal(size=4), units=("binary", "spin"), temperature=0.5)
+
+
+FUNCTIONS = {
+    "magnetisation": lambda rows: rows.mean(axis=1),
+    "one": lambda rows: rows[:, 0],
+    "up": lambda rows: 1.0 * (rows[:, 1:] > 0.0).all(axis=1),
+    "off": lambda rows: 1.0 * (rows[:, 0] == 0.0),
+    "square": lambda rows: rows.sum(axis=1) ** 2,
+}
+
+
+def test_errors_of_means_know_what_unseen_states_would_do():
+    """Of the variable that is summed out as of the others, of products and of functions."""
+    z = {"means": [], "correlations": [], "functions": []}
+    for seed in range(12):
+        model = one_that_holds_many(seed)
+        exact = mg.expectations(model, FUNCTIONS, exact=True)
+        for run in range(3):
+            r = mg.expectations(model, FUNCTIONS, exact=False, steps=50, chains=200, seed=run, threads=1)
+            z["means"].append((r.means - exact.means) / r.mean_errors)
+            z["correlations"].append((r.correlations - exact.correlations) / r.correlation_errors)
+            z["functions"].append([(r.functions[f] - x) / r.function_errors[f] for f, x in exact.functions.items()])
+    for found in z.values():
+        assert np.abs(found).max() < 4.5
+        assert np.mean(np.abs(found) <= 1.96) > 0.93
+
+
+def test_functions_without_a_floor_of_their_own():
+    """What does not change keeps its error of 0; a function that fails elsewhere is left at what was seen."""
+    model = mg.rbm([[3.0]], [9.0], [9.0])
+    seen = {(1.0, 1.0): 2.0}
+    functions = {"constant": lambda rows: np.ones(len(rows)), "table": lambda rows: [seen[tuple(x)] for x in rows]}
+    r = mg.expectations(model, functions, exact=False, steps=20, chains=100)
+    assert r.function_errors["constant"] < 1e-12
+    assert r.function_errors["table"] < 1e-12
+    assert (r.mean_errors >= 2.0 / 100).all()
+
+
+def test_large_models_are_looked_at_one_variable_at_a_time():
+    rng = np.random.default_rng(0)
+    units = "categorical:3"
+    model = mg.rbm(
+        0.01 * rng.normal(size=(12, 15)), np.tile([9.0, 0.0, 0.0], 4), np.tile([0.0, 9.0, 0.0], 5), units=units
+    )
+    pick = [13, 18]  # states that five variables of the other side are and are not in
+    r = mg.expectations(model, lambda rows: rows[:, pick], exact=False, steps=20, chains=100)
+    assert (r.function_errors["function 0"] >= 1.0 / 100).all()
+
+
+@pytest.mark.study
+@pytest.mark.parametrize("base", [None, "biases"])
+@pytest.mark.parametrize(
+    "units", ["spin", "binary", ("binary", "spin"), "categorical:3", ("gaussian", "spin"), ("spin", "gaussian")]
+)
+def test_errors_of_means_hold_on_small_cold_models(units, base):
+    rng = np.random.default_rng(1)
+    covered, z = [], []
+    for t in range(60):
+        n, m = rng.integers(1, 6, 2)
+        q = 3 if units == "categorical:3" else 1
+        scale, temperature = rng.choice([1.0, 2.0, 3.5]), float(rng.choice([0.5, 1.0, 2.0]))
+        parameters = rng.normal(size=(n * q, m * q)), rng.normal(size=n * q), rng.normal(size=m * q)
+        run = dict(chains=int(rng.choice([50, 200])), steps=int(rng.choice([20, 200])), seed=t, threads=1)
+        try:
+            model = mg.rbm(*(scale * x for x in parameters), units=units, temperature=temperature)
+        except ValueError:  # not normalisable
+            continue
+        functions = None if "gaussian" in units else {k: f for k, f in FUNCTIONS.items() if k != "off"}
+        exact = mg.expectations(model, functions, exact=True)
+        r = mg.expectations(model, functions, exact=False, base=base, engine="numpy", **run)
+        if not r.warnings:
+            pairs = [(r.means - exact.means, r.mean_errors)]
+            pairs += [(r.correlations - exact.correlations, r.correlation_errors)]
+            pairs += [(np.array([r.functions[f] - x]), r.function_errors[f]) for f, x in exact.functions.items()]
+            covered += [np.mean(np.abs(off) <= 1.96 * error + 1e-12) for off, error in pairs]
+            z += [np.abs(off / np.maximum(error, 1e-11)).max() for off, error in pairs]
+    assert np.mean(covered) > 0.93
+    assert np.mean(np.array(z) < 4.5) > 0.99

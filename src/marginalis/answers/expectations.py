@@ -30,6 +30,7 @@ from .exact_means import exact_means, factor_marginals
 from .features import Features, Function, evaluated, named_functions
 from .final_states import FinalStates, final_states
 from .record import Answer, Record, finite, plain_name
+from .unseen import reach_of_function, reaches_of_means, reaches_of_products
 
 _CHEAP, _ANY = 26.0, 34.0  # binary logarithms of operations: about a second, and some minutes
 _CHEAP_TABLES = 22.0  # likewise of entries
@@ -42,8 +43,8 @@ class Expectations(Answer):
 
     `means` are those of the features: one per variable, for a categorical variable one per state. `correlations` are
     the means of products x_a x_b of the coupled features `pairs`, numbered as in `means`; see `feature` for their
-    names. `functions` and `function_errors` hold what was asked for by name. Errors of means and correlations at an end
-    of their range (a state that is hardly ever seen) are at least one in the effective number of chains.
+    names. `functions` and `function_errors` hold what was asked for by name. States that no chain has met may weigh one
+    in the effective number of chains: no error is smaller than what they may do to the mean (see `unseen`).
     """
 
     means: Array
@@ -297,15 +298,17 @@ def _from_chains(states: FinalStates, what: Features, functions: dict[str, Funct
     means, mean_errors = states.average(own)
     products, product_errors = states.average_products(rows, what.pairs)
     product_errors = np.maximum(product_errors, states.least_errors(own, rows, what.pairs, what.values))
-    mean_errors = states.unseen(means, mean_errors, *what.values.T)
-    ends = (what.values[what.pairs[:, 0], :, None] * what.values[what.pairs[:, 1], None, :]).reshape(-1, 4)
-    product_errors = states.unseen(products, product_errors, ends.min(axis=1), ends.max(axis=1))
+    reach = reaches_of_means(states, what, means)
+    mean_errors = np.fmax(mean_errors, states.once * reach)
+    product_errors = np.fmax(product_errors, states.once * reaches_of_products(states, what, means, reach, products))
     values: dict[str, Array] = {}
     errors: dict[str, Array] = {}
     for name, found in sums.items():
         shape = found[0].shape[1:]
-        average = states.average(np.moveaxis(np.stack(found).reshape(moves, chains, -1), 2, 0))
-        values[name], errors[name] = (x.reshape(shape) for x in average)
+        numbers = np.moveaxis(np.stack(found).reshape(moves, chains, -1), 2, 0)
+        average, error = states.average(numbers)
+        reach = reach_of_function(states, what, functions[name], name, numbers, drawn)
+        values[name], errors[name] = average.reshape(shape), np.maximum(error, states.once * reach).reshape(shape)
     if not all(np.isfinite(x).all() for x in (means, products, *values.values())):
         raise ValueError("mean values are not finite: the parameters are too large for floating point")
     return Expectations(

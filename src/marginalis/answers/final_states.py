@@ -71,11 +71,13 @@ class FinalStates:
 
     def visible_means(self, move: int, hidden: Array) -> Array:
         """Mean of each visible feature given all other variables, which varies less than the feature does."""
+        return self.model.natural.visible_units.mean(self.visible_fields(move, hidden))
+
+    def visible_fields(self, move: int, hidden: Array) -> Array:
+        """Return the fields of the visible side given all other variables."""
         natural = self.model.natural
         fields = natural.visible_bias + hidden @ natural.weights.T
-        if natural.lateral is not None:
-            fields = fields + self.visible[move] @ natural.lateral
-        return natural.visible_units.mean(fields)
+        return fields if natural.lateral is None else fields + self.visible[move] @ natural.lateral
 
     def in_order(self, visible: Array, hidden: Array) -> Array:
         """Put rows of both sides in the caller's order."""
@@ -145,15 +147,14 @@ class FinalStates:
         a, b = pairs.T
         return np.asarray(np.sqrt((alone[a] * squares[b] + alone[b] * squares[a]) * self.once / own.shape[1]))
 
-    def unseen(self, mean: Array, error: Array, low: Array, high: Array) -> Array:
-        """Return errors of means of values in a range that allow for what no chain has seen.
-
-        Where a mean lies within one in the effective number of chains of an end of the range, what takes it away from
-        there is rarer than once in the run, and the spread does not tell: the error is at least that of one such chain.
-        """
-        once, width = self.once, high - low
-        away = np.minimum(mean - low, high - mean)
-        return np.where(away < once * width, np.maximum(error, once * width), error)
+    def mean_fields(self) -> tuple[Array, Array]:
+        """Return the mean fields of both sides, each given the other variables."""
+        natural = self.model.natural
+        visible, hidden = np.zeros_like(natural.visible_bias), np.zeros_like(natural.hidden_bias)
+        for move, weights in enumerate(self.weights):
+            visible += weights @ self.visible_fields(move, self.hidden(move))
+            hidden += weights @ self.fields(move)
+        return visible, hidden
 
 
 def final_states(model: MRF, moves: int | None, workers: Workers, tick: Tick, given: PlanOptions) -> FinalStates:
