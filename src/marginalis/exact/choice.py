@@ -16,7 +16,9 @@ from ..parallel.progress import ticker
 from ..parallel.threads import Tick, cores
 from .factored import factored_way
 from .parts import isolated, log_z_of_isolated, pieces, submodel
-from .ways import EPS, PROMISED, SOON, WAYS, ExactMethod, enumeration_on_gpu
+from .structure import spin_fields
+from .surfaces import is_sparse_enough
+from .ways import EPS, PROMISED, SEARCHING, SOON, WAYS, ExactMethod, enumeration_on_gpu
 
 METHODS = ("auto", *WAYS)
 
@@ -64,6 +66,8 @@ def exact_log_z(
     - ``"transfer"``: a two-dimensional lattice, square or triangular, site by site, any couplings and fields;
     - ``"elimination"``: variables of a sparse graph one by one, along an order of low width;
     - ``"kac-ward"``: an open square lattice without fields, by a determinant;
+    - ``"pfaffian"``: square and triangular lattices, open or periodic, any couplings, no fields;
+    - ``"planar"``: any planar graph, any couplings, no fields or fields along one face only;
     - ``"kaufman"``: the homogeneous square torus without fields, by its closed formula;
     - ``"gaussian"``: Gaussian units only, on any graph, in closed form.
 
@@ -157,8 +161,10 @@ def _applicable(
         found = [(name, factored_way(model)) for name in names if name == "elimination"]
     else:
         for name in names:
-            if name == "elimination" and any(way.seconds < SOON and way.is_sure for _, way in found):
-                continue  # finding an order is work in itself
+            if name in SEARCHING:
+                search = max(SOON, SEARCHING[name] * model.n_edges)
+                if any(way.seconds < search and way.is_sure for _, way in found):
+                    continue
             way = WAYS[name](model, threads)
             if way is not None:
                 found.append((name, way))
@@ -174,8 +180,18 @@ def _applicable(
     way = found[0][1]
     raise ModelTooLarge(
         f"{way.size} would take {duration(way.seconds)} on {threads} thread{'s' * (threads > 1)} "
-        f"(limit: {duration(limit)})"
+        f"(limit: {duration(limit)}){_no_surface(model, found) if method == 'auto' else ''}"
     )
+
+
+def _no_surface(model: MRF | FactorModel, found: list[tuple[str, ExactMethod]]) -> str:
+    """Return a remark on a sparse graph of two-state units that Pfaffians do not apply to."""
+    if not isinstance(model, MRF) or any(name in ("pfaffian", "planar") for name, _ in found):
+        return ""
+    if model.spin_form is None or not is_sparse_enough(model):
+        return ""
+    fields = ", with its fields," if spin_fields(model, model.spin_form).any() else ""
+    return f"; the graph{fields} is neither planar nor a torus, for which there are Pfaffians"
 
 
 def _without_isolated(model: MRF, threads: int, max_seconds: float) -> list[tuple[str, ExactMethod]] | None:
@@ -205,7 +221,7 @@ def _plus(way: ExactMethod, value: float, size: float) -> ExactMethod:
 def soon(model: MRF, threads: int, seconds: float) -> float | None:
     """Return ln Z if a method is at hand that takes so long at most; no time is spent on looking for one."""
     for name, make in WAYS.items():
-        if name in ("elimination", "kac-ward") or (model.is_sparse and model.n_variables > _MANY):
+        if name in ("kac-ward", "pfaffian", *SEARCHING) or (model.is_sparse and model.n_variables > _MANY):
             continue
         way = make(model, threads)
         if way is not None and way.seconds <= seconds:

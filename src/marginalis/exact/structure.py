@@ -42,12 +42,20 @@ def grid_arrays(model: MRF) -> GridArrays | None:
     form, layout = model.spin_form, model.layout
     if form is None or not isinstance(layout, Grid) or len(layout.shape) != 2:
         return None
-    rows, columns = layout.shape
     if len(layout.periodic) != 2 or min(layout.shape) < 1 or math.prod(layout.shape) != model.n_variables:
         return None
-    field = np.empty(model.n_variables)
-    field[model.split.visible], field[model.split.hidden] = form.visible_bias, form.hidden_bias
-    a, b, data = _bonds(model, form)
+    found = placed_on_grid(layout, *spin_bonds(model, form))
+    if found is None:
+        return None
+    horizontal, vertical, diagonal = found
+    field = spin_fields(model, form).reshape(layout.shape)
+    periodic = layout.periodic[0], layout.periodic[1]
+    return GridArrays(field, horizontal, vertical, periodic, diagonal if diagonal.any() else None)
+
+
+def placed_on_grid(layout: Grid, a: Indices, b: Indices, data: Array) -> tuple[Array, Array, Array] | None:
+    """Return couplings between sites a and b as arrays along, down and across a lattice; None if one is not on it."""
+    rows, columns = layout.shape
     (ra, ca), (rb, cb) = np.divmod(a, columns), np.divmod(b, columns)
     horizontal, vertical, diagonal = (np.zeros(layout.shape) for _ in range(3))
     placed = np.zeros(len(a), dtype=bool)
@@ -62,13 +70,17 @@ def grid_arrays(model: MRF) -> GridArrays | None:
             fresh = here & ~placed
             np.add.at(bonds, (r1[fresh], c1[fresh]), data[fresh])
             placed |= fresh
-    if not placed[data != 0].all():
-        return None
-    periodic = layout.periodic[0], layout.periodic[1]
-    return GridArrays(field.reshape(layout.shape), horizontal, vertical, periodic, diagonal if diagonal.any() else None)
+    return (horizontal, vertical, diagonal) if placed[data != 0].all() else None
 
 
-def _bonds(model: MRF, form: Natural | SignedForm) -> tuple[Indices, Indices, Array]:
+def spin_fields(model: MRF, form: Natural | SignedForm) -> Array:
+    """Return the field of each one-feature variable in the caller's order."""
+    field = np.empty(model.n_variables)
+    field[model.split.visible], field[model.split.hidden] = form.visible_bias, form.hidden_bias
+    return field
+
+
+def spin_bonds(model: MRF, form: Natural | SignedForm) -> tuple[Indices, Indices, Array]:
     """Return the two ends of each coupling of one-feature variables, as the caller numbers them, and its value."""
     w = sp.coo_array(form.weights)
     a, b, data = model.split.visible[w.coords[0]], model.split.hidden[w.coords[1]], w.data
@@ -86,11 +98,10 @@ def layer_arrays(model: MRF, form: Natural | SignedForm | None = None) -> tuple[
         return None
     if min(layout.sizes) < 1:
         return None
-    field = np.empty(model.n_variables)
-    field[model.split.visible], field[model.split.hidden] = form.visible_bias, form.hidden_bias
+    field = spin_fields(model, form)
     ends = np.cumsum(layout.sizes)
     biases = np.split(field, ends[:-1])
-    a, b, data = _bonds(model, form)
+    a, b, data = spin_bonds(model, form)
     low, high = np.minimum(a, b), np.maximum(a, b)
     layer = np.searchsorted(ends, low, side="right")
     above = np.searchsorted(ends, high, side="right")

@@ -23,6 +23,7 @@ from .layers import layers_cost, layers_log_z
 from .on_gpu import PAIRS_PER_SECOND, sum_on_gpu, why_not
 from .ordering import table_entries
 from .structure import Factors, grid_arrays, layer_arrays, ordered_factors
+from .surfaces import Surface, lattice_of, planar_of
 
 # Rates of one thread, cautious figures: what a model is refused or a method preferred by.
 _PAIRS_PER_SECOND = 4e9  # one state of the enumerated side times one spin of the other
@@ -30,6 +31,7 @@ _LATERAL = 8  # spins of the other side that couplings inside the enumerated one
 FEATURES_PER_SECOND = 5e7  # the same for other kinds of unit
 ENTRIES_PER_SECOND = 1e8  # of transfer and elimination tables
 _MOST_ENTRIES = 27.0  # binary logarithm: 1 GiB
+_COLD = 1.5  # a coupling beyond which frustrated lattices take Kac and Ward's determinant to many bits
 _LU_SITES = 1 << 12  # an LU of more takes seconds, and hears no interrupt
 PROMISED = 1e-9  # relative accuracy, absolute for |ln Z| < 1
 EPS = 2.0**-52
@@ -255,8 +257,9 @@ def _kac_ward(model: MRF, threads: int) -> ExactMethod | None:
     # the same determinant, eliminated row by row: for large lattices it needs far less memory than an LU
     planar = kac_ward_log_z if n <= _LU_SITES else boundary_log_z
     constant = model.spin_form.constant  # type: ignore[union-attr]
+    largest = max(float(np.abs(x).max()) for x in (grid.horizontal, grid.vertical))
     return ExactMethod(
-        3e-7 * n**1.5 + 1e-3,
+        1e-3 + 2e-6 * n**1.5 + (1e-6 * n**2 if largest > _COLD else 0.0),
         f"a Kac-Ward determinant of {n} sites",
         lambda threads, tick: constant + planar(grid.horizontal, grid.vertical),
         _spins_add(model),
@@ -282,6 +285,26 @@ def _kaufman(model: MRF, threads: int) -> ExactMethod | None:
     )
 
 
+def _pfaffian(model: MRF, threads: int) -> ExactMethod | None:
+    return _on_surface(model, lattice_of(model))
+
+
+def _planar(model: MRF, threads: int) -> ExactMethod | None:
+    return _on_surface(model, planar_of(model))
+
+
+def _on_surface(model: MRF, surface: Surface | None) -> ExactMethod | None:
+    if surface is None:
+        return None
+    constant = model.spin_form.constant  # type: ignore[union-attr]
+    return ExactMethod(
+        surface.seconds,
+        f"the Pfaffian of {surface.name}",
+        lambda threads, tick: constant + surface.log_z(),
+        _spins_add(model),
+    )
+
+
 def _gaussian(model: MRF, threads: int) -> ExactMethod | None:
     w = model.natural
     v, h = w.visible_units, w.hidden_units
@@ -296,7 +319,7 @@ def _gaussian(model: MRF, threads: int) -> ExactMethod | None:
     )
 
 
-# elimination last: it is not asked where another one is quick
+# The last two are left out where another method is quick.
 WAYS: dict[str, Callable[[MRF, int], ExactMethod | None]] = {
     "enumeration": _enumeration,
     "layers": _layers,
@@ -304,8 +327,14 @@ WAYS: dict[str, Callable[[MRF, int], ExactMethod | None]] = {
     "kac-ward": _kac_ward,
     "kaufman": _kaufman,
     "gaussian": _gaussian,
+    "pfaffian": _pfaffian,
     "elimination": _elimination,
+    "planar": _planar,
 }
+
+
+# Whether these apply takes time to find out, in seconds per edge.
+SEARCHING = {"elimination": 0.0, "planar": 2e-4}
 
 
 def log2_seconds(log2_operations: float, rate: float) -> float:

@@ -16,7 +16,15 @@ logger = logging.getLogger("marginalis")
 
 _PACKAGE = Path(__file__).parents[1]
 # Every file that kernels are made of or read constants from; a test follows their imports.
-_OTHERS = "exact/kernel.py", "exact/planar.py", "exact/transfer.py", "checks.py", "random.py", "models/units.py"
+_OTHERS = (
+    "exact/kernel.py",
+    "exact/pfaffian_kernel.py",
+    "exact/planar.py",
+    "exact/transfer.py",
+    "checks.py",
+    "random.py",
+    "models/units.py",
+)
 FILES = sorted(
     [*(_PACKAGE / "simd").glob("*.py"), *(_PACKAGE / "engines/cpu").glob("*.py"), *(_PACKAGE / x for x in _OTHERS)]
 )
