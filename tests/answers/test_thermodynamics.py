@@ -165,7 +165,7 @@ def test_errors_are_those_of_the_jackknife(slope):
 
     def averages(keep):
         log_z = 3.0 + log_mean_exp(log_weights[keep]) + x * offset
-        return np.array(_averages(log_weights[keep], log_z, values[keep], x, largest, offset))
+        return np.array(_averages(log_weights[keep], log_z, values[keep], x, largest, offset, np.inf))
 
     parts = np.array([averages(np.arange(n) != k) for k in range(n)])  # one chain left out at a time
     found = averages(np.arange(n))

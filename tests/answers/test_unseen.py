@@ -1,9 +1,12 @@
 """What none of N chains has met may weigh about 1/N: no error is smaller, wherever that can matter."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
+from conftest import dense, states
+from scipy.special import logsumexp
 
 import marginalis as mg
 
@@ -185,3 +188,73 @@ def test_errors_of_means_hold_on_small_cold_models(units, base):
             z += [np.abs(off / np.maximum(error, 1e-11)).max() for off, error in pairs]
     assert np.mean(covered) > 0.93
     assert np.mean(np.array(z) < 4.5) > 0.99
+
+
+def exact_curves(model, betas):
+    """ln Z, U, S and C of a small model of two-state units at temperature 1, by enumeration."""
+    v, h = (
+        states(units, len(bias))
+        for units, bias in ((model.visible_units, model.visible_bias), (model.hidden_units, model.hidden_bias))
+    )
+    energies = (v @ model.visible_bias)[:, None] + h @ model.hidden_bias + v @ dense(model.weights) @ h.T
+    if model.lateral is not None:
+        energies += 0.5 * ((v @ dense(model.lateral)) * v).sum(axis=1)[:, None]
+    energies = -energies.ravel()
+    log_z = np.array([logsumexp(-beta * energies) for beta in betas])
+    p = np.exp(-np.outer(betas, energies) - log_z[:, None])
+    mean = p @ energies
+    return log_z, mean, log_z + betas * mean, betas**2 * ((energies - mean[:, None]) ** 2 * p).sum(axis=1)
+
+
+def scores_of_curves(model, betas, **options):
+    """Deviations of U, S and C from exact values in standard errors; None with a warning."""
+    r = mg.thermodynamics(model, betas, threads=1, **options)
+    if r.warnings:
+        return None
+    _, *exact = exact_curves(model, np.asarray(betas, float))
+    found = (r.energy, r.energy_error), (r.entropy, r.entropy_error), (r.heat_capacity, r.heat_capacity_error)
+    assert all((error > 0.0).all() for _, error in found)
+    return np.concatenate([(x - y) / error for (x, error), y in zip(found, exact, strict=True)])
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (2, 2, 2)])
+def test_cold_energies_have_errors(shape):
+    """Where no chain has left the ground state, it is not known better than to a state among them."""
+    coupling, betas = (1.0, [0.44, 1.0, 1.5, 2.0, 4.0]) if len(shape) == 2 else (-0.5, [0.5, 1.897])
+    model = mg.ising_grid(shape, coupling=coupling, periodic=True)
+    z = np.array([scores_of_curves(model, betas, steps=100, chains=300, seed=seed) for seed in range(6)])
+    assert np.abs(z).max() < 4.5
+    assert np.mean(np.abs(z) < 1.96) > 0.93
+
+
+def test_warm_energies_are_as_sure_as_the_chains_are_many():
+    """The floor is for chains that agree, and no wider than the model has energies."""
+    model = mg.ising_grid((3, 3), field=0.3)
+    r = mg.thermodynamics(model, [0.001, 0.5], steps=50, chains=1000)
+    assert r.energy_error[1] < 0.15
+    assert r.heat_capacity_error[0] < 1e-6
+
+
+@pytest.mark.study
+def test_curves_of_small_models_hold_at_all_temperatures():
+    rng = np.random.default_rng(0)
+    found = []
+    while len(found) < 150:
+        n, m = rng.integers(1, 6, 2)
+        kind = rng.integers(3)
+        if kind == 0:
+            shape = [(2, 3), (3, 4), (2, 2, 2), (4, 4)][rng.integers(4)]
+            model = mg.ising_grid(shape, coupling=rng.choice([1.0, -0.5]), periodic=bool(rng.integers(2)))
+        elif kind == 1:
+            w, b, c = rng.normal(size=(n, m)), rng.normal(size=n), rng.normal(size=m)
+            model = mg.rbm(w, b, c, units=["spin", "binary"][rng.integers(2)])
+        else:
+            edges = list(itertools.combinations(range(6), 2))
+            model = mg.from_edges(edges, coupling=rng.choice([-1.0, 1.0], size=15))
+        betas = np.sort(rng.choice([0.2, 0.44, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0], size=4, replace=False))
+        run = dict(steps=int(rng.choice([20, 100, 500])), chains=int(rng.choice([100, 300, 1000])))
+        z = scores_of_curves(model, betas, seed=len(found), engine="numpy", **run)
+        if z is not None:
+            found.append(z)
+    assert np.mean(np.abs(found) < 1.96) > 0.93
+    assert np.abs(found).max() < 5.0

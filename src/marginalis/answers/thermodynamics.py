@@ -25,6 +25,7 @@ from ..engines.recorder import Recorder
 from ..models.layered import as_model
 from ..models.units import Array, Gaussian
 from ..options import RunOptions, filled_in, plan_options, takes_options
+from ..paths.held import range_of_change
 from ..planning.pilots import plan_with_pilots
 from ..running.session import at_work
 from ..statistics import confidence
@@ -35,6 +36,7 @@ from .record import Answer, Record, finite
 _FINE = 1e-9  # rounding below this is nobody's concern,
 _COARSE = 1e-3  # and above this a reason for a warning
 _LARGE_ERROR, _AMPLE_ESS = 0.35, 200.0  # foretold error of the mean weight, and effective size that makes up for it
+_SAME_ENERGY = 0.3  # Units of kT within which states have the same energy, where the chains hardly show others.
 _NOT_HERE = ("first_chain", "resample", "populations")  # errors here are those of independent chains
 QUANTITIES = ("log_z", "energy", "entropy", "heat_capacity")
 
@@ -138,12 +140,13 @@ def thermodynamics(
         if len(inner):
             run_plan(plan, workers, tick, recorder)
     offset = plan.model.natural.offset
+    widest = range_of_change(plan.model, plan.base)
     log_z0 = plan.base.log_z(plan.model)
     rows = [_at_infinity(plan, log_z0)] if places[0] == 0.0 else []
     doubtful = []
     for x, log_weights, values in zip(inner, recorder.log_weights, recorder.values, strict=True):
         log_z = log_z0 + log_mean_exp(log_weights) + x * offset
-        rows.append(_averages(log_weights, log_z, values, x, largest, offset))
+        rows.append(_averages(log_weights, log_z, values, x, largest, offset, widest))
         if _is_doubtful(log_weights):
             doubtful.append(x * largest)
     names = [name + end for name in QUANTITIES for end in ("", "_error")] + ["ess"]
@@ -212,11 +215,14 @@ class _Energies:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _averages(log_weights: Array, log_z: float, values: Array, x: float, largest: float, offset: float) -> list[float]:
+def _averages(
+    log_weights: Array, log_z: float, values: Array, x: float, largest: float, offset: float, widest: float
+) -> list[float]:
     """Return ln Z, U, S, C, each with its standard error, and the effective number of chains.
 
     Errors by the delta method: the influence of each chain on each number, squared and summed, and larger where these
-    are so skewed or so few that twice the error would not cover.
+    are so skewed or so few that twice the error would not cover; and no smaller than what unseen states may do. The
+    values of −H/T of all states lie in a range of width `widest`.
     """
     n = len(log_weights)
     w = confidence.relative_weights(log_weights)
@@ -230,17 +236,34 @@ def _averages(log_weights: Array, log_z: float, values: Array, x: float, largest
     on_mean = w * deviation
     on_variance = w * (squares - variance)
     energy = -(mean + offset) / largest
+    above = _unseen_excitation(w, values[:, 0], x, widest)
+    once = float(w @ w)
     numbers = []
-    for value, influence, terms in (  # and the size of the terms that may cancel in it
-        (log_z, on_log_z, abs(log_z)),
-        (energy, -on_mean / largest, abs(energy)),
-        (log_z + beta * energy, on_log_z - x * on_mean, abs(log_z)),
-        (x**2 * variance, x**2 * on_variance, x * mean * (x * mean)),
+    # A number, the influence of each chain and of unseen states on it, and the size of terms that may cancel in it.
+    for value, influence, unseen, terms in (
+        (log_z, on_log_z, 0.0, abs(log_z)),
+        (energy, -on_mean / largest, above / beta, abs(energy)),
+        (log_z + beta * energy, on_log_z - x * on_mean, above, abs(log_z)),
+        (x**2 * variance, x**2 * on_variance, above**2, x * mean * (x * mean)),
     ):
-        error = _error(influence) if n > 1 else math.inf
+        error = max(_error(influence), once * unseen) if n > 1 else math.inf
         rounding = 2.0**-50 * terms
         numbers += [value, max(error, rounding if rounding > _FINE else 0.0)]
-    return [*numbers, 1.0 / float(w @ w)]
+    return [*numbers, 1.0 / once]
+
+
+def _unseen_excitation(weights: Array, values: Array, x: float, widest: float) -> float:
+    """Return how far, in units of kT, states that no chain has met may lie above those that nearly all chains are in.
+
+    States that weigh one in the effective number n of chains lie ln n above them, or less where no state does. Zero
+    where the chains are in states of different energies: then these show what there is.
+    """
+    order = np.argsort(values)
+    common = values[order][np.searchsorted(np.cumsum(weights[order]), 0.5)]
+    once = float(weights @ weights)
+    if float(weights[x * np.abs(values - common) > _SAME_ENERGY].sum()) >= once:
+        return 0.0
+    return min(-math.log(once), x * widest)
 
 
 def _error(influence: Array) -> float:

@@ -28,10 +28,10 @@ def unseen_share(model: MRF | None, base: Base, chains: int) -> float:
     """
     if model is None or base.is_uniform:
         return 0.0
-    return math.expm1(min(_range(model, base), math.log(2.0))) / chains
+    return math.expm1(min(range_of_change(model, base), math.log(2.0))) / chains
 
 
-def _range(model: MRF, base: Base) -> float:
+def range_of_change(model: MRF, base: Base) -> float:
     """Return an upper bound of the range of −E of the model less that of the base; ∞ for Gaussians."""
     end = model.natural
 
