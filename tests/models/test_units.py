@@ -15,7 +15,7 @@ import marginalis as mg
 from marginalis.engines.plan import make_plan
 from marginalis.engines.reference.loop import Path
 from marginalis.engines.reference.moves import gibbs
-from marginalis.models.units import BINARY, SPIN, Categorical, Gaussian, parse_units
+from marginalis.models.units import BINARY, SPIN, Categorical, Gaussian, Units, parse_units
 
 DISCRETE = [(SPIN, 5), (BINARY, 5), (Categorical(3), 6), (Categorical((2, 4, 3)), 9)]
 
@@ -276,3 +276,55 @@ def test_mean_and_response_are_derivatives_of_the_log_normaliser(units, features
     np.testing.assert_allclose(units.response(fields, change), slope(units.mean, change), atol=1e-7)
     back = units.fields_of(units.mean(fields))
     np.testing.assert_allclose(units.mean(back), units.mean(fields), atol=1e-12)
+
+
+class ThreeState(Units):
+    """A variable that is −1, 0 or 1."""
+
+    name = "three-state"
+
+    def _rates(self, fields):
+        weights = np.exp(np.multiply.outer([-1.0, 0.0, 1.0], fields) - np.abs(fields))
+        return weights / weights.sum(axis=0)
+
+    def log_normaliser(self, fields):
+        return np.logaddexp(np.logaddexp(fields, -fields), 0.0).sum(axis=1)
+
+    def draw(self, fields, uniforms):
+        return (uniforms > np.cumsum(self._rates(fields)[:2], axis=0)).sum(axis=0) - 1.0
+
+    def mean(self, fields):
+        down, _, up = self._rates(fields)
+        return up - down
+
+    def response(self, fields, change):
+        down, _, up = self._rates(fields)
+        return (up + down - (up - down) ** 2) * change
+
+    def fields_of(self, mean):
+        return np.log((mean + np.sqrt(4.0 - 3.0 * mean**2)) / (2.0 * (1.0 - mean)))
+
+    def allows(self, rows):
+        return np.isin(rows, (-1.0, 0.0, 1.0)), "three-state units are -1, 0 or 1"
+
+
+@pytest.mark.parametrize(("method", "base"), [("ais", "uniform"), ("mais-v", "biases"), ("mais-h", "mean-field")])
+def test_a_kind_of_unit_is_one_class(method, base):
+    """Annealed by the reference, summed exactly, and described, without a line about it anywhere else."""
+    rng = np.random.default_rng(0)
+    model = mg.rbm(rng.normal(size=(5, 4)), rng.normal(size=5), rng.normal(size=4), units=(ThreeState(), "spin"))
+    v = np.array(list(itertools.product((-1.0, 0.0, 1.0), repeat=5)))
+    fields = model.hidden_bias + v @ model.weights
+    log_p = v @ model.visible_bias + np.logaddexp(fields, -fields).sum(axis=1)
+    log_z = np.logaddexp.reduce(log_p)
+    assert mg.exact_log_z(model) == pytest.approx(log_z, rel=1e-12)
+    r = mg.estimate(model, steps=100, chains=2000, method=method, base=base)
+    assert r.engine == "numpy"
+    assert abs(r.log_z - log_z) < 4.5 * r.stderr
+    means = mg.expectations(model, steps=100, chains=500).means[:5]
+    assert means == pytest.approx(np.exp(log_p - log_z) @ v, abs=1e-9)
+    assert "5 three-state units + 4 spins" in str(model)
+    with pytest.raises(ValueError, match=r"three-state units are -1, 0 or 1"):
+        mg.log_likelihood(model, np.full((1, 5), 0.5))
+    with pytest.raises(ValueError, match="engine 'numba' has no kernel for three-state units"):
+        mg.estimate(model, engine="numba")

@@ -12,12 +12,12 @@ import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve
 
 from ..exact.elimination import Conditional, eliminate_factors
-from ..exact.enumeration import log2_states, log_marginals
+from ..exact.enumeration import log_marginals
 from ..exact.ordering import elimination_order, table_entries
 from ..exact.structure import Side, ordered_factors
 from ..models.factors import FactorModel
 from ..models.model import MRF
-from ..models.units import Array, Gaussian
+from ..models.units import Array
 from .features import Features, Function, evaluated
 
 _NUMBERS_AT_ONCE = 1 << 20
@@ -45,11 +45,11 @@ def exact_means(
         features = _in_order(model, *(_free(model, side) for side in ("visible", "hidden")))
         return Means(features[0], np.zeros(0), {}, "independence")
     v, h = model.natural.visible_units, model.natural.hidden_units
-    if isinstance(v, Gaussian) and isinstance(h, Gaussian):
+    if v.precisions is not None and h.precisions is not None:
         return _of_gaussians(model, what, log2_work)
-    sizes = [log2_states(v, model.n_visible), math.inf]
+    sizes = [float(v.log2_states(model.n_visible).sum()), math.inf]
     if model.is_bipartite:
-        sizes[1] = log2_states(h, model.n_hidden)
+        sizes[1] = float(h.log2_states(model.n_hidden).sum())
     work = min(sizes) + math.log2(len(what.owners) + len(what.pairs))
     if min(sizes) <= _MOST_STATES and work <= log2_work:
         return _by_enumeration(model if sizes[0] <= sizes[1] else model.transposed(), what)
@@ -146,10 +146,11 @@ def _of_gaussians(model: MRF, what: Features, log2_work: float) -> Means | None:
     natural, n = model.natural, model.n_features
     if n > _MOST_GAUSSIANS or 3.0 * math.log2(n) > log2_work + 6.0:  # cheap operations, of a library
         return None
-    assert isinstance(natural.visible_units, Gaussian)
-    assert isinstance(natural.hidden_units, Gaussian)
+    gamma_v, gamma_h = natural.visible_units.precisions, natural.hidden_units.precisions
+    assert gamma_v is not None
+    assert gamma_h is not None
     at_v, at_h = model.callers_features()
-    precision = np.diag(_in_order(model, natural.visible_units.gamma, natural.hidden_units.gamma))
+    precision = np.diag(_in_order(model, gamma_v, gamma_h))
     w = natural.weights.toarray() if sp.issparse(natural.weights) else natural.weights
     precision[np.ix_(at_v, at_h)] -= w
     precision[np.ix_(at_h, at_v)] -= w.T

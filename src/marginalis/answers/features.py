@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from ..checks import real_array, shown
 from ..models.forms import Indices
 from ..models.model import MRF
-from ..models.units import Array, Categorical, Gaussian, TwoState, Units
+from ..models.units import Array
 
 Function = Callable[[Array], Any]
 
@@ -44,8 +44,8 @@ class Features:
         ):
             own = units.owners(len(at))
             owners[at] = variables[own]
-            values[at] = _values(units)
-            if isinstance(units, Categorical):
+            values[at] = np.nan if units.bounds is None else units.bounds
+            if units.is_one_hot:
                 states[at] = np.arange(len(at)) - np.searchsorted(own, own)
         return cls(model.labels, owners, states, values, _pairs(model, v, h))
 
@@ -53,12 +53,6 @@ class Features:
         """Return the label of a feature: that of its variable, with the state for a one-hot feature."""
         label, state = self.labels[self.owners[feature]], int(self.states[feature])
         return label if state < 0 else (label, state)
-
-
-def _values(units: Units) -> Any:
-    if isinstance(units, TwoState):
-        return units.offset - units.scale, units.offset + units.scale
-    return np.nan if isinstance(units, Gaussian) else (0.0, 1.0)
 
 
 def _pairs(model: MRF, v: Indices, h: Indices) -> Indices:

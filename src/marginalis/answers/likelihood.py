@@ -25,7 +25,7 @@ from ..exact import ExactLogZ, exact_log_z
 from ..models.data import split_rows, visible_table
 from ..models.layered import as_model
 from ..models.model import MRF
-from ..models.units import Array, Gaussian
+from ..models.units import Array
 from ..options import check_names, tells
 from .along import Along
 from .bounds import Bounds
@@ -164,7 +164,7 @@ def _along(run: Along, data: Any) -> LogLikelihoods:
 
 def _too_low(model: MRF, terms: Array, high: float) -> tuple[str, ...]:
     """Return a warning where the probabilities of the rows exclude a ln Z of no more than `high`."""
-    if isinstance(model.visible_units, Gaussian):
+    if not model.visible_units.is_discrete:
         return ()
     least = _least_log_z(terms)
     if least <= high + _ROUNDING * max(1.0, abs(high)):
@@ -240,19 +240,15 @@ def _log_terms(model: MRF, data: Any) -> Array:
 def _log_terms_of(model: MRF, v: Array, h: Array | None) -> Array:
     """Return −E of rows of all variables, or its logarithmic sum over the hidden ones where they are not given."""
     exponent = model.natural
-    sums = exponent.offset + v @ exponent.visible_bias
+    sums = exponent.offset + v @ exponent.visible_bias + exponent.visible_units.own_terms(v)
     if exponent.lateral is not None:
         sums += 0.5 * (v * (v @ exponent.lateral)).sum(axis=1)
-    if isinstance(exponent.visible_units, Gaussian):
-        sums -= 0.5 * (v * v) @ exponent.visible_units.gamma
     if not len(exponent.hidden_bias):  # a graph without edges may leave this side empty
         return sums
     fields = exponent.hidden_bias + v @ exponent.weights
     if h is None:
         return sums + exponent.hidden_units.log_normaliser(fields)
-    if isinstance(exponent.hidden_units, Gaussian):
-        sums -= 0.5 * (h * h) @ exponent.hidden_units.gamma
-    return sums + (h * fields).sum(axis=1)
+    return sums + exponent.hidden_units.own_terms(h) + (h * fields).sum(axis=1)
 
 
 def _least_log_z(terms: Array) -> float:

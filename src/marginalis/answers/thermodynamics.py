@@ -23,7 +23,7 @@ from ..display.words import decimals
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder
 from ..models.layered import as_model
-from ..models.units import Array, Gaussian
+from ..models.units import Array
 from ..options import RunOptions, filled_in, plan_options, takes_options
 from ..paths.held import range_of_change
 from ..planning.pilots import plan_with_pilots
@@ -118,7 +118,7 @@ def thermodynamics(
     stay = whole(moves, "moves", 1, 10**6)
     model = as_model(model)
     wanted = _inverse_temperatures(betas, temperatures)
-    if any(isinstance(units, Gaussian) for units in (model.visible_units, model.hidden_units)):
+    if not (model.visible_units.is_discrete and model.hidden_units.is_discrete):
         raise ValueError("thermodynamics serves discrete units only: a Gaussian side has no state at β = 0")
     if "base" in options:
         raise ValueError("thermodynamics starts from the uniform base, which is β = 0; leave base out")

@@ -13,7 +13,6 @@ import typer
 from ..answers.samples import sample as run_sample
 from ..files import atomic
 from ..models.data import states as states_of
-from ..models.units import Gaussian
 from .common import Json, app, check_outputs, say
 from .model_file import ModelFile, takes_model
 from .options import read_files, takes_flags
@@ -42,7 +41,7 @@ def sample(
     loaded = model.load_pairs()
     result = run_sample(loaded, n, exact=exact, **read_files(options, loaded))
     rows: Any = states_of(loaded, result.rows) if states else result.rows
-    real = any(isinstance(units, Gaussian) for units in (loaded.visible_units, loaded.hidden_units))
+    real = not (loaded.visible_units.is_discrete and loaded.hidden_units.is_discrete)
     rows = rows if real else rows.astype(np.int8 if abs(rows).max() < 128 else np.int64)
     atomic.write_whole(out, lambda file: _write(file, out.suffix.lower(), rows, "%.17g" if real else "%d"))
     facts = {"samples": n, "columns": rows.shape[1], "is_exact": result.is_exact, "source": result.source}

@@ -82,6 +82,9 @@ def has_one_coupling(plan: Any) -> bool:
 
 def _hindrance(model: MRF) -> str | None:
     """Return why the fast engines cannot serve a model, if so."""
+    for units in (model.visible_units, model.hidden_units):
+        if units.values is None and units.precisions is None and not units.is_one_hot:
+            return f"has no kernel for {units.noun[0]}s"
     # In spins a penalty between 0/1 units brings fields and a constant as large, which have to cancel. Where
     # the model's own terms are as large, so are the weights, and the reference rounds them as much.
     size = model.signed_form.size

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from ..models.forms import Natural, SignedForm, total
 from ..models.model import MRF
-from ..models.units import Array, Categorical, TwoState, Units
+from ..models.units import Array, Units
 from ..parallel.threads import Tick, run_jobs
 from .structure import Side
 
@@ -22,7 +22,7 @@ _STATES_AT_ONCE = 1 << 12
 _FIELDS_AT_ONCE = 1 << 14  # of a piece of states: they stay in the cache, and no memory goes back to the system
 
 
-def enumerate_log_z(model: Natural | SignedForm, units: tuple[TwoState, TwoState], threads: int, tick: Tick) -> float:
+def enumerate_log_z(model: Natural | SignedForm, units: tuple[Units, Units], threads: int, tick: Tick) -> float:
     """ln Σ_v exp(b·v + ½vᵀLv) Π_j Z(a_j(v)), with a_j(v) = c_j + Σ_i w_ij v_i, over two-state units of either kind.
 
     For a spin Z(a) = 2cosh a = e^a (1 + e^{−2a}), for a 0/1 unit it is 1 + e^a: the e^{a_j} together are one
@@ -92,20 +92,10 @@ def spins(states: np.ndarray, n: int) -> Array:
     return 2.0 * ((states[:, None] >> np.arange(n)) & 1).astype(np.float64) - 1.0
 
 
-def log2_states(units: Units, variables: int) -> float:
-    """Return the binary logarithm of the number of states of a side; infinite if it is not discrete."""
-    if isinstance(units, TwoState):
-        return float(variables)
-    if isinstance(units, Categorical):
-        sizes = units.sizes if isinstance(units.sizes, tuple) else (units.sizes,) * variables
-        return sum(math.log2(q) for q in sizes)
-    return math.inf
-
-
 def enumerate_states(model: MRF, tick: Tick) -> float:
     """ln Σ_v exp(b·v + ½vᵀLv) Z_h(c + vᵀW) over all states of a discrete visible side, whatever the hidden one is."""
     total, done = -math.inf, 0.0
-    count = 2.0 ** log2_states(model.visible_units, model.n_visible)
+    count = 2.0 ** float(model.visible_units.log2_states(model.n_visible).sum())
     for exponents in log_marginals(model):
         total = float(np.logaddexp(total, np.logaddexp.reduce(exponents)))
         done += len(exponents)

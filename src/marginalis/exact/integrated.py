@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 
 from ..models.model import MRF
-from ..models.units import SPIN, Array, Gaussian, TwoState, Units
+from ..models.units import SPIN, Array, Units
 from .gaussian import dense_cholesky
 
 MOST_DENSE = 4096  # coupled Gaussian variables: 128 MiB for their precision matrix
@@ -30,12 +30,12 @@ def integrate_gaussians(model: MRF) -> tuple[MRF, float, float]:
     w = model.natural
     v, h = w.visible_units, w.hidden_units
     weights = w.weights.toarray() if sp.issparse(w.weights) else w.weights
-    if isinstance(v, Gaussian):
-        half, constant, trouble = _whitened(v.gamma, w.lateral, weights, w.visible_bias)
+    if v.precisions is not None:
+        half, constant, trouble = _whitened(v.precisions, w.lateral, weights, w.visible_bias)
         units, own, among = h, w.hidden_bias, None
     else:
-        assert isinstance(h, Gaussian)
-        half, constant, trouble = _whitened(h.gamma, None, weights.T, w.hidden_bias)
+        assert h.precisions is not None
+        half, constant, trouble = _whitened(h.precisions, None, weights.T, w.hidden_bias)
         units, own, among = v, w.visible_bias, w.lateral
     quadratic = half[:, :-1].T @ half[:, :-1]
     bias = own + half[:, :-1].T @ half[:, -1]
@@ -66,7 +66,7 @@ def _whitened(gamma: Array, lateral: Any, weights: Array, bias: Array) -> tuple[
 
 def _own_squares(units: Units, squares: Array, bias: Array) -> tuple[float, Array]:
     """Return ½Σ J_ii y_i² as a constant and new biases: y² is s² − o² + 2oy for the values o ± s, and y one-hot."""
-    if isinstance(units, TwoState):
+    if units.values is not None:
         o, s = units.offset, units.scale
         return 0.5 * (s**2 - o**2) * float(squares.sum()), bias + o * squares
     return 0.0, bias + 0.5 * squares

@@ -23,7 +23,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..models.units import SPIN, Array, TwoState
+from ..models.units import SPIN, Array, Units
 
 _CHUNK = 1 << 18  # entries of a temporary
 _LOG2_FACTORS = 24  # log2 of the entries of the second factor of a matrix product
@@ -37,7 +37,7 @@ def layers_cost(sizes: Sequence[int]) -> float:
     return _plan(sizes)[0]
 
 
-def layers_log_z(weights: Sequence[Array], biases: Sequence[Array], kinds: Sequence[TwoState] = (SPIN,)) -> float:
+def layers_log_z(weights: Sequence[Array], biases: Sequence[Array], kinds: Sequence[Units] = (SPIN,)) -> float:
     """Return ln Σ_x exp(Σ_l b_l·x_l + Σ_l x_l' W_l x_{l+1}) over all units; W_l is n_l × n_{l+1}.
 
     `kinds` are those of the layers, over and over again.
@@ -99,7 +99,7 @@ def _log2_sum(a: float, b: float) -> float:
 
 
 def _own(
-    biases: list[Array], weights: list[Array], kinds: Sequence[TwoState], k: int, *, before: bool, after: bool
+    biases: list[Array], weights: list[Array], kinds: Sequence[Units], k: int, *, before: bool, after: bool
 ) -> Array:
     """b·x for every state x of layer k, plus the closed forms of the layers before and after it."""
     outer = []
@@ -117,7 +117,7 @@ def _own(
     return result
 
 
-def _through_weights(log_f: Array, w: Array, kinds: Sequence[TwoState]) -> Array:
+def _through_weights(log_f: Array, w: Array, kinds: Sequence[Units]) -> Array:
     """ln Σ_x f(x) e^{x'Wy} for every y.
 
     With y in two parts, the exponential is a product e^{x'Uu} e^{x'Vv} and the sum over x a matrix product.
@@ -145,7 +145,7 @@ def _through_weights(log_f: Array, w: Array, kinds: Sequence[TwoState]) -> Array
     return result.ravel()
 
 
-def _through_layer(log_f: Array, w: Array, b: Array, w2: Array, kinds: Sequence[TwoState]) -> Array:
+def _through_layer(log_f: Array, w: Array, b: Array, w2: Array, kinds: Sequence[Units]) -> Array:
     """ln Σ_x f(x) Π_j 2cosh(b_j + (W'x)_j + (W₂y)_j) for every y."""
     n, m = len(w), w2.shape[1]
     from_x = _states(slice(0, 1 << n), n, kinds[0]) @ w
@@ -164,13 +164,13 @@ def _slices(count: int, entries: int) -> Iterator[slice]:
     return (slice(i, min(i + step, count)) for i in range(0, count, step))
 
 
-def _states(rows: slice, n: int, kind: TwoState) -> Array:
+def _states(rows: slice, n: int, kind: Units) -> Array:
     """Rows of ±1 or 0/1: the binary digits of the states in the slice."""
     digits = (np.arange(rows.start, rows.stop)[:, None] >> np.arange(n)) & 1
     return kind.offset + kind.scale * (2.0 * digits.astype(float) - 1.0)
 
 
-def _log_prod(x: Array, kind: TwoState) -> Array:
+def _log_prod(x: Array, kind: Units) -> Array:
     """ln Π_j 2cosh x_j = Σ|x_j| + ln Π(1 + e^{−2|x_j|}) over the last axis, or ln Π(1 + e^{x_j}); overwrites x."""
     total: Array = np.maximum(x, 0.0).sum(axis=-1) if kind.offset else np.abs(x, out=x).sum(axis=-1)
     np.abs(x, out=x)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from ..models.forms import Indices
 from ..models.model import MRF
-from ..models.units import Array, Gaussian, Units
+from ..models.units import Units
 
 
 def submodel(model: MRF, visible: Any, hidden: Any) -> MRF:
@@ -60,15 +60,8 @@ def log_z_of_isolated(model: MRF, visible: Any, hidden: Any) -> tuple[float, flo
         if len(fields):
             side = units.take(np.flatnonzero(chosen))
             value += float(side.log_normaliser(fields[None])[0])
-            size += _size(side, fields)
+            size += side.size(fields)
     return value, size
-
-
-def _size(units: Units, fields: Array) -> float:
-    """Return the sizes of the terms of a log-normaliser, added up."""
-    if isinstance(units, Gaussian):
-        return 0.5 * float((fields**2 / units.gamma + np.abs(np.log(2.0 * np.pi / units.gamma))).sum())
-    return float(np.abs(fields).sum()) + len(fields)
 
 
 def pieces(model: MRF) -> Iterator[MRF]:

@@ -20,7 +20,7 @@ from ..models.model import MRF
 from ..models.units import Array, Gaussian
 from ..random import TARGET, uniforms
 from .elimination import Conditional, eliminate_log_z
-from .enumeration import log2_states, log_marginals
+from .enumeration import log_marginals
 from .gaussian import gaussian_marginal
 from .ordering import table_entries
 from .structure import Factors, Side, ordered_factors
@@ -92,7 +92,7 @@ def _enumeration(model: MRF) -> SampleMethod | None:
     """
     natural = model.natural
     visible, hidden = (
-        log2_states(units, variables) + math.log2(len(others) + 8)
+        float(units.log2_states(variables).sum()) + math.log2(len(others) + 8)
         for units, variables, others in (
             (natural.visible_units, model.n_visible, natural.hidden_bias),
             (natural.hidden_units, model.n_hidden, natural.visible_bias),
@@ -102,7 +102,7 @@ def _enumeration(model: MRF) -> SampleMethod | None:
         visible, hidden = visible + math.log2(1 + len(natural.visible_bias) / (len(natural.hidden_bias) + 8)), math.inf
     swap = hidden < visible
     side = model.transposed() if swap else model
-    if log2_states(side.visible_units, side.n_visible) > _MOST_STATES:
+    if side.visible_units.log2_states(side.n_visible).sum() > _MOST_STATES:
         return None
     return SampleMethod(
         log2_seconds(min(visible, hidden), FEATURES_PER_SECOND),
@@ -188,10 +188,14 @@ def _gaussian(model: MRF) -> SampleMethod | None:
     v, h = natural.visible_units, natural.hidden_units
     swap = model.is_bipartite and model.n_hidden < model.n_visible
     n = model.n_hidden if swap else model.n_visible
-    if not (isinstance(v, Gaussian) and isinstance(h, Gaussian)) or n > _MOST_GAUSSIANS:
+    if v.precisions is None or h.precisions is None or n > _MOST_GAUSSIANS:
         return None
     w, b, c = natural.weights, natural.visible_bias, natural.hidden_bias
-    law = (w, b, c, v.gamma, h.gamma, None) if swap else (w.T, c, b, h.gamma, v.gamma, natural.lateral)
+    law = (
+        (w, b, c, v.precisions, h.precisions, None)
+        if swap
+        else (w.T, c, b, h.precisions, v.precisions, natural.lateral)
+    )
     return SampleMethod(
         2e-10 * n * (n**2 + w.size),
         1e-9 * n**2 + 1e-7 * n + swap * _seconds_to_complete(natural),

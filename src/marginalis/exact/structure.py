@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from ..models.forms import Grid, Indices, Layers, Natural, SignedForm
 from ..models.model import MRF
-from ..models.units import Array, Categorical, TwoState
+from ..models.units import Array
 from .ordering import elimination_order
 
 _MOST_NEIGHBOURS = {True: 16, False: 32}  # on average, on a bipartite graph that may be eliminated, and on another
@@ -196,13 +196,14 @@ class Side(NamedTuple):
     @classmethod
     def of(cls, units: Any, features: int) -> Side | None:
         """Return the states of a side of this many features, or None if it is not discrete."""
-        if isinstance(units, TwoState):
-            values = np.array([[units.offset - units.scale], [units.offset + units.scale]])
-            return cls(np.arange(features), np.arange(features + 1), [2] * features, values)
-        if isinstance(units, Categorical):
-            counts = units.counts(features)
-            return cls(units.owners(features), np.append(0, np.cumsum(counts)), counts.tolist(), None)
-        return None
+        if not units.is_discrete:
+            return None
+        owners = units.owners(features)
+        counts = np.bincount(owners)
+        starts = np.append(0, np.cumsum(counts))
+        if units.values is not None:
+            return cls(owners, starts, [2] * features, np.array(units.values)[:, None])
+        return cls(owners, starts, counts.tolist(), None)
 
     def features(self, states: Indices) -> Array:
         """Rows of features from rows of states, one per variable."""

@@ -12,10 +12,10 @@ import scipy.sparse as sp
 from ..gpu.device import open_device
 from ..models.forms import Natural, SignedForm
 from ..models.model import MRF
-from ..models.units import SPIN, Gaussian, TwoState
+from ..models.units import SPIN, Units
 from ..parallel.threads import Tick, interruptible, jit_is_off
 from .elimination import eliminate_log_z
-from .enumeration import enumerate_log_z, enumerate_states, log2_states
+from .enumeration import enumerate_log_z, enumerate_states
 from .gaussian import gaussian_discrete_log_z, gaussian_gaussian_log_z, gaussian_seconds
 from .integrated import MOST_DENSE, integrate_gaussians
 from .kaufman import kaufman_log_z
@@ -72,7 +72,10 @@ def _enumeration(model: MRF, threads: int) -> ExactMethod | None:
     gaussian = _gaussian_against_two_states(model) if model.is_bipartite else _gaussians_first(model)
     if gaussian is not None:
         return gaussian
-    sizes = log2_states(model.visible_units, model.n_visible), log2_states(model.hidden_units, model.n_hidden)
+    sizes = [
+        float(units.log2_states(variables).sum())
+        for units, variables in ((model.visible_units, model.n_visible), (model.hidden_units, model.n_hidden))
+    ]
     states = min(sizes) if model.is_bipartite else sizes[0]
     if states == math.inf:
         return None
@@ -83,7 +86,7 @@ def _enumeration(model: MRF, threads: int) -> ExactMethod | None:
         log2_seconds(states + math.log2(features), FEATURES_PER_SECOND),
         f"{'the smaller side has' if model.is_bipartite else 'there are'} 2^{states:.1f} states: an exact sum",
         lambda threads, tick: enumerate_states(turned, tick),
-        _adds(model) if math.isfinite(max(sizes)) else _gaussian_adds(turned.transposed()),
+        _adds(model) if math.isfinite(max(sizes)) else _continuous_adds(turned.transposed()),
     )
 
 
@@ -118,15 +121,13 @@ def _adds(model: MRF) -> Callable[[float], float]:
 
 def _two_state_form(
     model: MRF,
-) -> tuple[Natural | SignedForm, tuple[TwoState, TwoState], float, Callable[[float], float]]:
+) -> tuple[Natural | SignedForm, tuple[Units, Units], float, Callable[[float], float]]:
     """Return the parameters to sum two-state units by, their kinds, a constant, and what is added up.
 
     0/1 units are taken as spins unless the fields and the constant that this brings could cancel.
     """
     form, v, h = model.spin_form, model.visible_units, model.hidden_units
     assert form is not None
-    assert isinstance(v, TwoState)
-    assert isinstance(h, TwoState)
     if v.offset == h.offset == 0.0 or EPS * form.size <= 0.1 * PROMISED:
         return form, (SPIN, SPIN), form.constant, _spins_add(model)
     return model.natural, (v, h), 0.0, _adds(model)
@@ -134,16 +135,16 @@ def _two_state_form(
 
 def _gaussian_against_two_states(model: MRF) -> ExactMethod | None:
     """Integrate out a Gaussian side first, so that its size does not matter to the sum over the other."""
-    turned = model if isinstance(model.visible_units, Gaussian) else model.transposed()
+    turned = model if model.visible_units.precisions is not None else model.transposed()
     w = turned.natural
     v, h = w.visible_units, w.hidden_units
-    if not (isinstance(v, Gaussian) and isinstance(h, TwoState)) or turned.n_hidden > 24 or 0 in w.weights.shape:
+    gamma, values = v.precisions, h.values
+    if gamma is None or values is None or turned.n_hidden > 24 or 0 in w.weights.shape:
         return None
-    values = h.offset - h.scale, h.offset + h.scale
     return ExactMethod(
         log2_seconds(turned.n_hidden, ENTRIES_PER_SECOND / 10),
         f"an exact sum over 2^{turned.n_hidden} states",
-        lambda threads, tick: gaussian_discrete_log_z(w.weights, w.visible_bias, v.gamma, w.hidden_bias, values),
+        lambda threads, tick: gaussian_discrete_log_z(w.weights, w.visible_bias, gamma, w.hidden_bias, values),
         _gaussian_adds(turned),
     )
 
@@ -151,10 +152,13 @@ def _gaussian_against_two_states(model: MRF) -> ExactMethod | None:
 def _gaussians_first(model: MRF) -> ExactMethod | None:
     """Integrate the Gaussian side of any graph out, which couples the discrete variables, and sum over these."""
     v, h = model.visible_units, model.hidden_units
-    if isinstance(v, Gaussian) == isinstance(h, Gaussian) or (isinstance(v, Gaussian) and model.n_visible > MOST_DENSE):
+    first = v.precisions is not None
+    if first == (h.precisions is not None) or (first and model.n_visible > MOST_DENSE):
         return None
-    units, n = (h, model.n_hidden) if isinstance(v, Gaussian) else (v, model.n_visible)
-    states = log2_states(units, n)
+    units, n = (h, model.n_hidden) if first else (v, model.n_visible)
+    if not units.is_discrete:
+        return None
+    states = float(units.log2_states(n).sum())
     sizes: list[float] = []
 
     def run(threads: int, tick: Tick) -> float:
@@ -165,7 +169,7 @@ def _gaussians_first(model: MRF) -> ExactMethod | None:
         sizes[:] = size, way.adds(value)
         return constant + value
 
-    rate = _PAIRS_PER_SECOND if isinstance(units, TwoState) else FEATURES_PER_SECOND
+    rate = _PAIRS_PER_SECOND if units.values is not None else FEATURES_PER_SECOND
     return ExactMethod(
         log2_seconds(states + math.log2(n + _LATERAL), rate) + 1e-9 * len(model.visible_bias) ** 3,
         f"an exact sum over 2^{states:.1f} states",
@@ -174,16 +178,23 @@ def _gaussians_first(model: MRF) -> ExactMethod | None:
     )
 
 
+def _continuous_adds(model: MRF) -> Callable[[float], float]:
+    """Return what continuous visible units against discrete hidden ones add up."""
+    if model.visible_units.precisions is not None:
+        return _gaussian_adds(model)
+    return lambda value: abs(value) + 750.0 + model.n_variables
+
+
 def _gaussian_adds(model: MRF) -> Callable[[float], float]:
     """Return what Gaussian visible units against discrete hidden ones add up, at most."""
     w, units = model.natural, model.natural.visible_units
-    assert isinstance(units, Gaussian)
+    assert units.precisions is not None
     columns = sp.csc_array(abs(w.weights))
     reach = np.zeros(len(w.visible_bias))
     owners = w.hidden_units.owners(len(w.hidden_bias))
     for j in range(model.n_hidden):  # only one feature of a variable is on
         reach += np.asarray(columns[:, owners == j].max(axis=1).todense()).ravel()
-    squares = (np.abs(w.visible_bias) + reach) ** 2 / units.gamma
+    squares = (np.abs(w.visible_bias) + reach) ** 2 / units.precisions
     size = 0.5 * float(squares.sum()) + float(np.abs(w.hidden_bias).sum())
     return lambda value: size
 
@@ -308,13 +319,14 @@ def _on_surface(model: MRF, surface: Surface | None) -> ExactMethod | None:
 def _gaussian(model: MRF, threads: int) -> ExactMethod | None:
     w = model.natural
     v, h = w.visible_units, w.hidden_units
-    if not (isinstance(v, Gaussian) and isinstance(h, Gaussian)):
+    gamma = v.precisions, h.precisions
+    if gamma[0] is None or gamma[1] is None:
         return None
     return ExactMethod(
         gaussian_seconds(w.weights, w.lateral),
         "a Gaussian closed form",
         lambda threads, tick: interruptible(
-            gaussian_gaussian_log_z, w.weights, w.visible_bias, w.hidden_bias, v.gamma, h.gamma, w.lateral
+            gaussian_gaussian_log_z, w.weights, w.visible_bias, w.hidden_bias, *gamma, w.lateral
         ),
     )
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from ..checks import a_kind, csr_fits, reading, shown
 from ..models.forms import Grid, Layers, Split
 from ..models.model import MRF
-from ..models.units import Gaussian, parse_units
+from ..models.units import parse_units
 from .archive import Header, read_arrays
 from .atomic import write_whole
 
@@ -59,9 +59,8 @@ def save(model: MRF, path: str | Path) -> None:
         "split_visible": model.split.visible,
         "split_hidden": model.split.hidden,
     }
-    for key, units in zip(_PRECISIONS, (model.visible_units, model.hidden_units), strict=True):
-        if isinstance(units, Gaussian):
-            arrays[key] = units.gamma
+    for side, units in (("visible", model.visible_units), ("hidden", model.hidden_units)):
+        arrays |= {f"{side}_{name}": values for name, values in units.parameters.items()}
     if isinstance(model.layout, Grid):
         arrays |= {"grid_shape": model.layout.shape, "grid_periodic": model.layout.periodic}
         if model.layout.triangular:

@@ -10,7 +10,6 @@ import scipy.sparse as sp
 from ..checks import Array
 from ..models.factors import FactorModel
 from ..models.model import MRF
-from ..models.units import TwoState
 
 
 class Quadratic(NamedTuple):
@@ -33,7 +32,7 @@ def quadratic_form(model: MRF | FactorModel, units: str | None, what: str) -> Qu
             raise ValueError(f"{what} holds pairs of two-state variables only: {reason}")
         model = model.as_mrf()
     kinds = model.visible_units, model.hidden_units
-    if not all(isinstance(kind, TwoState) for kind in kinds):
+    if any(kind.values is None for kind in kinds):
         raise ValueError(f"{what} holds spins or binaries only; the model has {kinds[0].name} and {kinds[1].name}")
     same = kinds[0].name if kinds[0] == kinds[1] else "spin"
     form: Any = model.natural

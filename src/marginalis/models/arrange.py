@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from ..checks import Array, as_list, shown
 from .forms import Grid, Indices, Layers, Split
 from .model import MRF
-from .units import Categorical, Gaussian, TwoState, Units
+from .units import Units
 
 _DENSE = 0.25  # part of all pairs beyond which the visible variables are drawn one by one, and stored as a matrix
 _MOST_EDGES = 2**31
@@ -90,9 +90,7 @@ def rearrange(model: MRF, summed: Sequence[Any], visible: Indices | None = None)
         return model
     if visible is None and model.is_bipartite and np.array_equal(hidden, np.sort(model.split.visible)):
         return model.transposed()
-    if type(model.visible_units) is not type(model.hidden_units) or (
-        isinstance(model.visible_units, TwoState) and model.visible_units != model.hidden_units
-    ):
+    if not model.visible_units.is_like(model.hidden_units):
         raise ValueError("summed must name one whole side where the two sides are of different kinds")
     w = sp.csr_array(model.weights)
     inside = sp.csr_array((w.shape[0],) * 2) if model.lateral is None else sp.triu(sp.csr_array(model.lateral))
@@ -177,13 +175,8 @@ def _callers(model: MRF) -> tuple[Indices, Indices]:
 def _joined(model: MRF) -> Units:
     """Return the kind of all variables in the caller's order; both sides are of one kind."""
     from_sides = np.argsort(np.concatenate([model.split.visible, model.split.hidden]))
-    v, h = model.visible_units, model.hidden_units
-    if isinstance(v, Gaussian) and isinstance(h, Gaussian):
-        return Gaussian(tuple(np.concatenate([v.gamma, h.gamma])[from_sides].tolist()))
-    if isinstance(v, Categorical) and isinstance(h, Categorical):
-        counts = np.concatenate([v.counts(len(model.visible_bias)), h.counts(len(model.hidden_bias))])
-        return Categorical(tuple(counts[from_sides].tolist()))
-    return v
+    features = len(model.visible_bias), len(model.hidden_bias)
+    return model.visible_units.joined(model.hidden_units, features, from_sides)
 
 
 def split_variables(graph: Any, summed: Any = None, labels: Sequence[Any] | None = None) -> Split:

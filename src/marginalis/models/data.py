@@ -13,7 +13,7 @@ from .forms import Layers
 from .labelled import Labelled, in_order, labelled_rows
 from .layered import as_model
 from .model import MRF
-from .units import Array, Categorical, Gaussian, TwoState, Units
+from .units import Array, Units
 
 
 def visible_rows(model: MRF, data: Any, argument: str = "data") -> Array:
@@ -32,7 +32,7 @@ def split_rows(model: MRF, rows: Array, first: int = 0, argument: str = "data") 
     width = rows.shape[1]
     if width == len(model.visible_bias):
         try:
-            check_rows(model.visible_units, rows, first, argument)
+            model.visible_units.check_rows(rows, first, argument)
         except ValueError as error:
             if width != model.n_variables or not _has_states(model):
                 raise
@@ -57,11 +57,11 @@ def features_of(
     units: Units, rows: Array, features: int, first: int = 0, argument: str = "data", columns: Any = None
 ) -> Array:
     """Return rows of one side as features: as they are, checked, or from numbers of states; `columns` name these."""
-    if rows.shape[1] == features or not isinstance(units, Categorical):
+    if rows.shape[1] == features or not units.is_one_hot:
         if rows.shape[1]:
-            check_rows(units, rows, first, argument)
+            units.check_rows(rows, first, argument)
         return rows
-    counts = units.counts(features)
+    counts = np.bincount(units.owners(features))
     wrong = np.argwhere((rows != np.floor(rows)) | (rows < 0.0) | (rows >= counts))
     if len(wrong):
         row, place = wrong[0]
@@ -84,29 +84,17 @@ def states(model: Any, rows: Any) -> NDArray[np.int64]:
     table = visible_table(model, rows, "rows")
     dense = np.asarray(table.toarray() if sp.issparse(table) else table, dtype=np.float64)
     visible, hidden = split_rows(model, dense, argument="rows")
-    v = _numbers(model.visible_units, visible)
+    v = model.visible_units.states_of(visible)
     if hidden is None:
         return v
     found = np.empty((len(v), model.n_variables), dtype=np.int64)
     found[:, model.split.visible] = v
-    found[:, model.split.hidden] = _numbers(model.hidden_units, hidden)
+    found[:, model.split.hidden] = model.hidden_units.states_of(hidden)
     return found
 
 
-def _numbers(units: Units, rows: Array) -> NDArray[np.int64]:
-    if isinstance(units, Gaussian):
-        raise ValueError("a Gaussian variable has no states")
-    if isinstance(units, TwoState):
-        return (rows > units.offset).astype(np.int64)
-    assert isinstance(units, Categorical)
-    counts = units.counts(rows.shape[1])
-    starts = np.cumsum(counts) - counts
-    numbers = np.arange(rows.shape[1]) - np.repeat(starts, counts)
-    return np.add.reduceat(rows * numbers, starts, axis=1).astype(np.int64)
-
-
 def _has_states(model: MRF) -> bool:
-    return any(isinstance(units, Categorical) for units in (model.visible_units, model.hidden_units))
+    return any(units.is_one_hot for units in (model.visible_units, model.hidden_units))
 
 
 def visible_table(model: MRF, data: Any, argument: str = "data") -> Any:
@@ -157,34 +145,6 @@ def _what_columns_are(model: MRF) -> str:
             ": the visible side of a deep Boltzmann machine is all its even layers (model.split.visible), and rows "
             "must cover them; ln p of the first layer alone has no closed form"
         )
-    if isinstance(model.visible_units, Categorical):
+    if model.visible_units.is_one_hot:
         return f" ({model.n_visible} variables one-hot, or {model.n_visible} columns of states)"
     return ""
-
-
-def check_rows(units: Units, rows: Array, first: int = 0, argument: str = "data") -> None:
-    """Raise a ValueError that names the first entry that no unit can have; rows are numbered from `first`."""
-    if isinstance(units, Gaussian):
-        allowed, wanted = np.isfinite(rows), "Gaussian units want finite numbers"
-    elif isinstance(units, TwoState):
-        allowed = np.abs(rows - units.offset) == units.scale
-        wanted = (
-            "binary units are 0 or 1: binarise real values, as in data > 0.5"
-            if units.name == "binary"
-            else "spin units are -1 or +1. A model of 0/1 units is made with units='binary'; only if the model is one "
-            "of spins, 0/1 data become spins by 2*data - 1"
-        )
-    else:
-        allowed, wanted = (rows == 0.0) | (rows == 1.0), "categorical units are one-hot features, 0 or 1"
-    if not allowed.all():
-        row, column = np.argwhere(~allowed)[0]
-        raise ValueError(f"{argument}[{first + row}, {column}] is {rows[row, column]:g}; {wanted}")
-    if isinstance(units, Categorical):
-        counts = units.counts(rows.shape[1])
-        chosen = np.add.reduceat(rows, np.cumsum(counts) - counts, axis=1)
-        if (chosen != 1.0).any():
-            row, variable = np.argwhere(chosen != 1.0)[0]
-            raise ValueError(
-                f"{argument}[{first + row}] gives variable {variable} {chosen[row, variable]:g} states; "
-                "categorical units are one-hot features, exactly one of them 1"
-            )

@@ -9,7 +9,6 @@ import scipy.sparse as sp
 
 from ..checks import Array
 from .forms import Grid, Layers
-from .units import Categorical, Gaussian, Units
 
 if TYPE_CHECKING:
     from .model import MRF
@@ -37,18 +36,18 @@ def variables(model: MRF) -> str:
     """Return the number and kind of the variables, of each side where the sides have a meaning."""
     sides = [(model.n_visible, model.visible_units), (model.n_hidden, model.hidden_units)]
     sides = [(number, units) for number, units in sides if number]
-    if len({_noun(units) for _, units in sides}) == 1:
-        noun, rest = _noun(sides[0][1])
+    if len({units.noun for _, units in sides}) == 1:
+        noun, rest = sides[0][1].noun
         total = count(model.n_variables, noun) + rest
         if len(sides) == 1 or model.layout is not None or not model.is_bipartite or model.is_sparse:
             return total
         return f"{sides[0][0]} + {count(sides[1][0], noun)}{rest}"
-    return " + ".join(count(number, _noun(units)[0]) + _noun(units)[1] for number, units in sides)
+    return " + ".join(count(number, units.noun[0]) + units.noun[1] for number, units in sides)
 
 
 def bonds(model: MRF) -> int:
     """Return the number of pairs of variables that are coupled."""
-    categorical = isinstance(model.visible_units, Categorical) or isinstance(model.hidden_units, Categorical)
+    categorical = model.visible_units.is_one_hot or model.hidden_units.is_one_hot
     return model.n_edges if categorical else len(couplings(model))
 
 
@@ -121,11 +120,3 @@ def lines(model: MRF) -> dict[str, str]:
 def _listed(units: str) -> str:
     """Return the name of a kind of unit, a long list of numbers of states shortened."""
     return units if len(units) <= _LONGEST_NAME else units[:_LONGEST_NAME] + "…"
-
-
-def _noun(units: Units) -> tuple[str, str]:
-    """Return the name of one variable of this kind, and what follows the name."""
-    if isinstance(units, Categorical):
-        sizes = np.unique(np.atleast_1d(units.sizes))
-        return "variable", f" of {sizes[0]}" + (f" to {sizes[-1]}" if len(sizes) > 1 else "") + " states"
-    return ("Gaussian variable" if isinstance(units, Gaussian) else {"spin": "spin"}.get(units.name, "binary unit")), ""

@@ -24,7 +24,7 @@ from ..display.card import Displayed
 from .arrange import arrange
 from .forms import Indices
 from .model import MRF
-from .units import SPIN, Categorical, TwoState, Units
+from .units import SPIN, Categorical, Units
 
 _DENSE = 0.25  # of all pairs of the two sides: from here on a matrix product is faster than going along edges
 _BUT_EXACT = "the exact methods can sum it"
@@ -282,12 +282,12 @@ def _own(units: Units, bias: Array) -> Iterator[slice]:
 
 def _states(units: Units, bias: Array) -> Iterator[Array]:
     """Yield, for each variable of a side, its features in each of its states."""
-    if isinstance(units, TwoState):
-        values = np.array([[units.offset - units.scale], [units.offset + units.scale]])
+    if not units.is_discrete:
+        raise ValueError(f"the model has {units.noun[0]}s, which have no tables")
+    if units.values is not None:
+        values = np.array(units.values)[:, None]
         return (values for _ in bias)
-    if isinstance(units, Categorical):
-        return (np.eye(q) for q in units.counts(len(bias)).tolist())
-    raise ValueError("the model has Gaussian variables, which have no tables")
+    return (np.eye(q) for q in np.bincount(units.owners(len(bias))).tolist())
 
 
 def _pair_tables(block: Any, one: _Side, two: _Side) -> dict[tuple[int, int], Array]:

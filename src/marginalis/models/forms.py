@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ..checks import LARGEST, Array, frozen
-from .units import Gaussian, TwoState, Units
+from .units import Units
 
 Coupling = Any  # a float64 array or a scipy.sparse.csr_array
 Indices = NDArray[np.int64]
@@ -156,7 +156,7 @@ def natural_form(model: Any) -> Natural:
     with np.errstate(over="ignore"):
         units = model.visible_units.at_temperature(t), model.hidden_units.at_temperature(t)
     for side in units:
-        if isinstance(side, Gaussian) and not (np.isfinite(side.gamma).all() and (side.gamma > 0).all()):
+        if side.precisions is not None and not (np.isfinite(side.precisions).all() and (side.precisions > 0).all()):
             raise ValueError(f"temperature is {t!r}: the precisions divided by it overflow or vanish")
     w, b, c, offset = (over(x) for x in (model.weights, model.visible_bias, model.hidden_bias, model.offset))
     lateral = None if model.lateral is None else over(model.lateral)
@@ -167,9 +167,9 @@ def natural_form(model: Any) -> Natural:
             raise ValueError("weights are so large that their sums overflow")
         for bias, axis, side, other in ((b, 1, units[0], units[1]), (c, 0, units[1], units[0])):
             reach = abs(bias)
-            if isinstance(side, Gaussian):  # ln Z holds its field squared; discrete variables are at most 1
-                reach = reach if isinstance(other, Gaussian) else reach + np.asarray(size.sum(axis=axis)).ravel()
-                reach = np.maximum(reach, reach**2 / side.gamma)
+            if not side.is_discrete:  # ln Z may hold its field squared; discrete variables are at most 1
+                couplings = np.asarray(size.sum(axis=axis)).ravel() if other.is_discrete else 0.0
+                reach = side.largest_terms(reach + couplings)
             if not float(reach.sum()) < LARGEST:
                 word = "visible" if axis else "hidden"
                 raise ValueError(f"{word}_bias is so large that ln Z overflows, with the couplings if it is Gaussian")
@@ -181,8 +181,7 @@ def natural_form(model: Any) -> Natural:
 def signed_form(natural: Natural) -> SignedForm:
     """Return the parameters with every two-state unit as a ±1 spin."""
     (v_offset, v_scale), (h_offset, h_scale) = (
-        (units.offset, units.scale) if isinstance(units, TwoState) else (0.0, 1.0)
-        for units in (natural.visible_units, natural.hidden_units)
+        (units.offset, units.scale) for units in (natural.visible_units, natural.hidden_units)
     )
     w, b, c = natural.weights, natural.visible_bias, natural.hidden_bias
     scale = v_scale * h_scale
@@ -214,9 +213,9 @@ def less(end: Any, start: Any) -> Any:
 def highest(natural: Natural) -> float:
     """Return the sum of the largest values of all terms of −E; ∞ for Gaussians."""
     v, h = natural.visible_units, natural.hidden_units
-    if isinstance(v, Gaussian) or isinstance(h, Gaussian):
+    if not (v.is_discrete and h.is_discrete):
         return math.inf
-    signed = [isinstance(side, TwoState) and side.offset == 0.0 for side in (v, h)]
+    signed = [side.values is not None and side.offset == 0.0 for side in (v, h)]
     w, lateral = natural.weights, natural.lateral
     terms = (
         (natural.visible_bias, signed[0]),

@@ -16,7 +16,7 @@ from .graphs import from_bqm, from_graph
 from .model import MRF
 from .networks import from_pgmpy, has_tables
 from .states import from_state, is_state
-from .units import parse_units
+from .units import Units, parse_units
 
 
 def rbm(
@@ -24,7 +24,7 @@ def rbm(
     visible_bias: ArrayLike,
     hidden_bias: ArrayLike,
     *,
-    units: str | Sequence[str] = "spin",
+    units: str | Units | Sequence[str | Units] = "spin",
     temperature: float = 1.0,
     visible_precision: ArrayLike | None = None,
     hidden_precision: ArrayLike | None = None,
@@ -33,9 +33,9 @@ def rbm(
 
     `units` is one word or a pair (visible, hidden): ``"spin"`` (−1, +1), ``"binary"`` (0, 1),
     ``"categorical:q"`` (one-hot: q rows or columns of the weights, and q biases, per variable) or
-    ``"gaussian"`` with precision γ (1 by default).
+    ``"gaussian"`` with precision γ (1 by default); or a kind of your own (see `models.units`).
     """
-    pair = (units, units) if isinstance(units, str) else tuple(units) if isinstance(units, list | tuple) else ()
+    pair = (units, units) if isinstance(units, str | Units) else tuple(units) if isinstance(units, list | tuple) else ()
     if len(pair) != 2:
         raise ValueError(f"units is {shown(units)}; it must be one word or a pair (visible, hidden)")
     b, c = real_array(visible_bias, "visible_bias", 1), real_array(hidden_bias, "hidden_bias", 1)

@@ -11,7 +11,6 @@ Gibbs sweep draws them (see `arrange`). A Gaussian variable x adds −½γx² in
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -46,7 +45,7 @@ from .forms import (
     sweep_blocks,
 )
 from .normalisable import check_normalisable
-from .units import SPIN, Array, Categorical, Gaussian, TwoState, Units, parse_units
+from .units import SPIN, Array, Units, parse_units
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,13 +128,7 @@ class MRF(Displayed):
         """Return the units of a side, given as such or by their word, after a look at their number."""
         features, argument = len(getattr(self, f"{side}_bias")), f"{side}_units"
         units = parse_units(getattr(self, argument), features, argument=argument)
-        if isinstance(units, Categorical):
-            units.counts(features)
-        if isinstance(units, Gaussian):
-            if len(units.precision) != features:
-                raise ValueError(f"{argument}: there are {len(units.precision)} precisions for {features} variables")
-            if not all(math.isfinite(x) and x > 0 for x in units.precision):
-                raise ValueError(f"{argument}: precisions must be positive and finite")
+        units.check(features, argument)
         return units
 
     def _checked_lateral(self) -> Coupling | None:
@@ -246,7 +239,7 @@ class MRF(Displayed):
         owners = self.visible_units.owners(len(self.visible_bias))
         pairs = np.stack([owners[rows], owners[columns]], axis=1)[links.data != 0].astype(np.int64)
         pairs = pairs[pairs[:, 0] < pairs[:, 1]]
-        return np.unique(pairs, axis=0) if isinstance(self.visible_units, Categorical) else pairs
+        return np.unique(pairs, axis=0) if self.visible_units.is_one_hot else pairs
 
     @property
     def n_edges(self) -> int:
@@ -308,8 +301,9 @@ class MRF(Displayed):
     @property
     def spin_form(self) -> SignedForm | None:
         """The equivalent model of ±1 spins, or None if a side is not made of two-state units."""
-        two_states = isinstance(self.visible_units, TwoState) and isinstance(self.hidden_units, TwoState)
-        return self.signed_form if two_states else None
+        if self.visible_units.values is None or self.hidden_units.values is None:
+            return None
+        return self.signed_form
 
     @cached_property
     def signed_form(self) -> SignedForm:

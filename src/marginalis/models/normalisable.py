@@ -11,20 +11,20 @@ from scipy.sparse.linalg import eigsh, svds
 
 from ..checks import Array
 from .forms import Coupling
-from .units import Gaussian
 
 
 def check_normalisable(model: Any) -> None:
     """Raise a ValueError where the couplings of Gaussian variables outweigh their precisions."""
     if model.lateral is not None:
-        if isinstance(model.visible_units, Gaussian) and not _is_positive_definite(*_gaussian_precision(model)):
+        if model.visible_units.precisions is not None and not _is_positive_definite(*_gaussian_precision(model)):
             raise ValueError(
                 "the couplings make this Gaussian model not normalisable: the matrix of precisions less couplings "
                 "must be positive definite"
             )
         return
-    if isinstance(model.visible_units, Gaussian) and isinstance(model.hidden_units, Gaussian):
-        size = _largest_singular_value(model.weights, model.visible_units.gamma, model.hidden_units.gamma)
+    visible, hidden = model.visible_units.precisions, model.hidden_units.precisions
+    if visible is not None and hidden is not None:
+        size = _largest_singular_value(model.weights, visible, hidden)
         if not size < 1.0:
             raise ValueError(
                 "weights make this Gaussian model not normalisable: the largest singular value of "
@@ -34,11 +34,11 @@ def check_normalisable(model: Any) -> None:
 
 def _gaussian_precision(model: Any) -> tuple[Array, Any]:
     """Return the precisions and the couplings of all Gaussian variables; the visible ones are."""
-    assert isinstance(model.visible_units, Gaussian)
-    if not isinstance(model.hidden_units, Gaussian):
-        return model.visible_units.gamma, sp.csr_array(model.lateral)
+    visible, hidden = model.visible_units.precisions, model.hidden_units.precisions
+    if hidden is None:
+        return visible, sp.csr_array(model.lateral)
     w = sp.csr_array(model.weights)
-    gamma = np.concatenate([model.visible_units.gamma, model.hidden_units.gamma])
+    gamma = np.concatenate([visible, hidden])
     return gamma, sp.csr_array(sp.block_array([[sp.csr_array(model.lateral), w], [w.T, None]]))
 
 

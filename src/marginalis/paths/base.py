@@ -18,7 +18,7 @@ from ..models.data import visible_rows
 from ..models.forms import Indices, sweep_blocks
 from ..models.layered import as_model
 from ..models.model import MRF
-from ..models.units import Array, Categorical, Gaussian, TwoState, Units
+from ..models.units import Array
 
 # Seconds that the exact ln Z_0 of a base with couplings may take.
 _START_SECONDS = 10.0
@@ -257,25 +257,13 @@ def data_base(model: MRF, data: ArrayLike, *, pseudo_count: float = 1.0) -> Base
         raise ValueError(f"pseudo_count is {pseudo_count!r}; it must be positive")
     natural = model.natural
     hidden = natural.hidden_units.mean(natural.hidden_bias + rows @ natural.weights)
-    fields = _fields_of_rates(natural.visible_units, rows, extra), _fields_of_rates(natural.hidden_units, hidden, extra)
-    for units, side in zip((natural.visible_units, natural.hidden_units), fields, strict=True):
+    v, h = natural.visible_units, natural.hidden_units
+    fields = v.fields_of(v.mean_of_rates(rows, extra)), h.fields_of(h.mean_of_rates(hidden, extra))
+    for units, side in zip((v, h), fields, strict=True):
         if not np.isfinite(side).all():  # a rate of 0 or 1, to all digits
-            cause = "data are" if isinstance(units, Gaussian) else f"pseudo_count is {pseudo_count!r}, which is"
+            cause = "data are" if not units.is_discrete else f"pseudo_count is {pseudo_count!r}, which is"
             raise ValueError(f"{cause} too large or too small for floating point")
     return Base(*fields)
-
-
-def _fields_of_rates(units: Units, rows: Array, extra: float) -> Array:
-    """Return fields with the mean of these rows, `extra` more samples of each state added where there are states."""
-    features = rows.shape[1]
-    if isinstance(units, Categorical):
-        states = units.counts(features)[units.owners(features)]
-        mean = (rows.sum(axis=0) + extra) / (len(rows) + extra * states)
-    elif isinstance(units, TwoState):
-        mean = (rows.sum(axis=0) + 2.0 * extra * units.offset) / (len(rows) + 2.0 * extra)
-    else:
-        mean = rows.mean(axis=0)
-    return units.fields_of(mean)
 
 
 BASES = {"uniform": uniform, "biases": biases, "mean-field": mean_field}

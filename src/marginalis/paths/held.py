@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from ..checks import Array
 from ..models.forms import Natural, highest, less
 from ..models.model import MRF
-from ..models.units import Categorical, Gaussian, TwoState, Units
+from ..models.units import Units
 from .base import Base
 
 _HELD = 6.0  # log-odds of a state outside of which hardly a chain starts,
@@ -65,10 +65,8 @@ def held_variables(model: MRF, base: Base) -> int:
     """
     if 2.0 * max(np.abs(x).max(initial=0.0) for x in (base.visible, base.hidden)) <= _HELD:
         return 0
-    if isinstance(model.visible_units, Gaussian):
-        if isinstance(model.hidden_units, Gaussian):
-            return 0
-        if not model.is_bipartite:
+    if not model.visible_units.is_discrete:
+        if not (model.hidden_units.is_discrete and model.is_bipartite):
             return 0
         model, base = model.transposed(), base.transposed()
     natural = model.natural
@@ -77,15 +75,15 @@ def held_variables(model: MRF, base: Base) -> int:
     back = parts[0].T, parts[1].T
     inside = None if natural.lateral is None else _signs(natural.lateral)
     endless = np.full_like(natural.visible_bias, np.inf)
-    v = _mean_ends(v_units, -endless, endless)
+    v = v_units.mean_ends(-endless, endless)
     for _ in range(_ROUNDS):
         before = v
         h_fields = _field_ends(natural.hidden_bias, v, parts)
-        v_fields = _field_ends(natural.visible_bias, _mean_ends(h_units, *h_fields), back)
+        v_fields = _field_ends(natural.visible_bias, h_units.mean_ends(*h_fields), back)
         if inside is not None:
             low, high = _field_ends(np.zeros_like(natural.visible_bias), v, inside)
             v_fields = v_fields[0] + low, v_fields[1] + high
-        v = _mean_ends(v_units, *v_fields)
+        v = v_units.mean_ends(*v_fields)
         if np.allclose(v, before, rtol=0.0, atol=1e-6):
             break
     return _held(v_units, base.visible, *v_fields) + _held(h_units, base.hidden, *h_fields)
@@ -96,13 +94,6 @@ def _signs(w: Any) -> tuple[Any, Any]:
     return (w.maximum(0.0), w.minimum(0.0)) if sp.issparse(w) else (np.maximum(w, 0.0), np.minimum(w, 0.0))
 
 
-def _mean_ends(units: Units, low: Array, high: Array) -> tuple[Array, Array]:
-    """Least and largest mean of every feature whose fields lie between two ends."""
-    if isinstance(units, Categorical):
-        return np.zeros_like(low), np.ones_like(high)
-    return units.mean(low), units.mean(high)
-
-
 def _field_ends(own: Array, means: tuple[Array, Array], weights: tuple[Array, Array]) -> tuple[Array, Array]:
     """Least and largest fields of a side, from those of the means of the other and positive and negative weights."""
     (low, high), (positive, negative) = means, weights
@@ -111,13 +102,5 @@ def _field_ends(own: Array, means: tuple[Array, Array], weights: tuple[Array, Ar
 
 def _held(units: Units, start: Array, low: Array, high: Array) -> int:
     """Count the variables of a side that fields `start` hold in a state, and some between the ends in another."""
-    if isinstance(units, TwoState):
-        held = 2.0 * units.scale * np.abs(start) > _HELD
-        held &= 2.0 * units.scale * np.where(start > 0.0, -low, high) > _CONTESTED
-    elif isinstance(units, Categorical):
-        owners = units.owners(len(start))
-        favourite = np.lexsort((start, owners))[np.cumsum(units.counts(len(start))) - 1][owners]
-        held = (start[favourite] - start > _HELD) & (high - low[favourite] > _CONTESTED)
-    else:  # Gaussian: every value is within reach
-        return 0
+    held = units.is_held(start, low, high, _HELD, _CONTESTED)
     return len(np.unique(units.owners(len(start))[held]))

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import Array
-from ..models.units import Categorical, Gaussian, TwoState, Units
+from ..models.units import Units
 
 _CLIP = 0.96  # means of spins stay within ± this, so that no component excludes a state
 _ROUNDS = 20  # of expectation and maximisation, at most
@@ -103,7 +103,7 @@ def fit_mixture(
     rng = np.random.default_rng(seed)
     centres = rows[_spread_out(rows, counts, components, rng)]
     flat = counts @ rows / counts.sum()
-    fields = _fields(units, 0.7 * centres + 0.3 * flat)
+    fields = units.fields_of(units.inside(0.7 * centres + 0.3 * flat, _CLIP))
     weights = np.full(len(centres), -math.log(len(centres)))
     last = -math.inf
     for _ in range(_ROUNDS):
@@ -115,7 +115,7 @@ def fit_mixture(
         sizes = belongs.sum(axis=0)
         kept = sizes > 1e-3
         belongs, sizes = belongs[:, kept], sizes[kept]
-        fields = _fields(units, (_product(belongs.T, rows) + 0.5 * flat) / (sizes[:, None] + 0.5))
+        fields = units.fields_of(units.inside((_product(belongs.T, rows) + 0.5 * flat) / (sizes[:, None] + 0.5), _CLIP))
         weights = np.log(sizes / sizes.sum())
         mean = float(counts @ (top + np.log(total))[:, 0]) / counts.sum()
         gain, last = mean - last, mean
@@ -156,18 +156,6 @@ def _distinct(rows: Array, counts: Array) -> tuple[Array, Array]:
     keys = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0]
     _, at, which = np.unique(keys, return_index=True, return_inverse=True)
     return rows[at], np.bincount(which.ravel(), counts, len(at)).astype(np.float64)
-
-
-def _fields(units: Units, means: Array) -> Array:
-    """Return the fields of features with these means, none of which excludes a state."""
-    if isinstance(units, TwoState):
-        spins = np.clip((means - units.offset) / units.scale, -_CLIP, _CLIP)
-        return units.fields_of(units.offset + units.scale * spins)
-    if isinstance(units, Categorical):
-        counts = units.counts(means.shape[1])[units.owners(means.shape[1])]
-        return units.fields_of(_CLIP * means + (1.0 - _CLIP) / counts)
-    assert isinstance(units, Gaussian)
-    return units.fields_of(means)
 
 
 def _normalised(logs: Array) -> Array:

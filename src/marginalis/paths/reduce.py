@@ -10,7 +10,6 @@ import numpy as np
 from ..exact import eliminate, exact_log_z
 from ..exact.parts import features_of, pieces, submodel
 from ..models.model import MRF
-from ..models.units import Categorical, Gaussian, Units
 from .base import Base
 
 _SMALL_STATES = 12.0  # a part is small if one of its sides has at most 2^12 states,
@@ -60,8 +59,8 @@ def _small_parts(model: MRF) -> Any:
     """Return for each connected part whether its exact sum takes next to no time."""
     visible, hidden, count = model.connected_parts
     per_variable = (
-        _log2_states(model.visible_units, len(model.visible_bias), len(visible)),
-        _log2_states(model.hidden_units, len(model.hidden_bias), len(hidden)),
+        model.visible_units.log2_states(len(visible)),
+        model.hidden_units.log2_states(len(hidden)),
     )
     sides = [
         np.bincount(side, weights=states, minlength=count)
@@ -70,7 +69,7 @@ def _small_parts(model: MRF) -> Any:
     edges = np.bincount(visible[model.edges[:, 0]], minlength=count)
     edges += np.bincount(visible[model.lateral_edges[:, 0]], minlength=count)
     variables = np.bincount(visible, minlength=count) + np.bincount(hidden, minlength=count)
-    v, h = (isinstance(side, Gaussian) for side in (model.visible_units, model.hidden_units))
+    v, h = (side.precisions is not None for side in (model.visible_units, model.hidden_units))
     if v and h:  # in closed form
         own = np.bincount(visible, minlength=count)
         return (own if not model.is_bipartite else np.minimum(own, variables - own)) <= _SMALL_GAUSSIAN
@@ -79,13 +78,6 @@ def _small_parts(model: MRF) -> Any:
     width = (edges - variables + 3) * largest
     states = np.minimum(*sides) if model.is_bipartite or v else sides[0]  # Gaussians can be integrated out anyway
     return (states <= _SMALL_STATES) | (width <= _SMALL_TABLES)
-
-
-def _log2_states(units: Units, features: int, variables: int) -> Any:
-    """Binary logarithm of the number of states of each variable."""
-    if isinstance(units, Categorical):
-        return np.log2(units.counts(features))
-    return np.full(variables, np.inf if isinstance(units, Gaussian) else 1.0)
 
 
 def _log_z_of_small(rest: MRF) -> float:

@@ -10,7 +10,6 @@ from ..checks import Array
 from ..engines import drive
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder, the_states
-from ..models.units import TwoState
 from ..paths.mixture import Mixture, fit_mixture
 from ..random import QUENCH, TARGET, VISIBLE, stream, uniforms
 from ..running.session import Workers
@@ -56,9 +55,9 @@ def _random_starts(plan: Plan, seed: int) -> Array:
     v = natural.visible_units.draw(np.zeros((half, len(natural.visible_bias))), u[:half])
     choice = uniforms(seed, chains[half:], 0, TARGET, model.n_hidden + 1)
     share, rest = choice[:, :1], choice[:, 1:]
-    if isinstance(natural.hidden_units, TwoState):
-        signs = np.where(rest < share, 1.0, -1.0)
-        h = natural.hidden_units.offset + natural.hidden_units.scale * signs
+    if natural.hidden_units.values is not None:
+        low, high = natural.hidden_units.values
+        h = np.where(rest < share, high, low)
     else:
         h = natural.hidden_units.draw(np.zeros((len(rest), len(natural.hidden_bias))), rest)
     fields = natural.visible_bias + h @ natural.weights.T

@@ -24,7 +24,6 @@ from ..files.atomic import check_writable, write_whole
 from ..models.factors import FactorModel
 from ..models.layered import as_factors, as_model
 from ..models.model import MRF
-from ..models.units import Gaussian
 from ..options import RunOptions, filled_in, plan_options, takes_options
 from ..planning.choose import is_left_to_us
 from .content import page_of
@@ -209,7 +208,7 @@ def _with_pairs(model: Any) -> MRF | FactorModel:
 
 def _thermal(model: MRF, options: RunOptions, missing: dict[str, str]) -> Thermodynamics | None:
     """Return ln Z and heat capacity from infinite temperature down to that of the model."""
-    if any(isinstance(units, Gaussian) for units in (model.visible_units, model.hidden_units)):
+    if not (model.visible_units.is_discrete and model.hidden_units.is_discrete):
         missing["thermodynamics"] = "a Gaussian variable has no state at infinite temperature"
         return None
     betas = [k / _TEMPERATURES / model.temperature for k in range(1, _TEMPERATURES + 1)]

@@ -23,10 +23,10 @@ _OTHERS = (
     "exact/transfer.py",
     "checks.py",
     "random.py",
-    "models/units.py",
 )
+_FOLDERS = "simd", "engines/cpu", "models/units"
 FILES = sorted(
-    [*(_PACKAGE / "simd").glob("*.py"), *(_PACKAGE / "engines/cpu").glob("*.py"), *(_PACKAGE / x for x in _OTHERS)]
+    [*(_PACKAGE / x for x in _OTHERS), *(path for folder in _FOLDERS for path in (_PACKAGE / folder).glob("*.py"))]
 )
 SOURCES = zlib.crc32(b"".join(path.read_bytes() for path in FILES))
 

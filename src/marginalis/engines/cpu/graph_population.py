@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...checks import Array
-from ...models.units import Categorical, Gaussian, Units
+from ...models.units import Units
 from ...paths.spins import SignedPath, signed_path
 from ...random import HIDDEN, VISIBLE
 from ...simd.draws import TILE
@@ -84,7 +84,7 @@ def prepare(plan: Plan) -> Prepared:
         return np.pad(x, (0, -len(x) % TILE)).astype(dtype)
 
     slope_v, slope_h = pad(path.slope_v), pad(path.slope_h)
-    states = isinstance(model.visible_units, Categorical)
+    states = model.visible_units.is_one_hot
     ties = _Ties(lateral, lateral0, len(b0), states)
     below, above_ = ties.split(lateral)
     packed = pack_lists if states and ties.any else pack
@@ -159,11 +159,11 @@ def _is_looked_up(plan: Plan) -> bool:
 
 
 def _side(units: Units, features: int, dtype: type) -> Any:
-    if isinstance(units, Gaussian):
-        padded = np.pad(1.0 / units.gamma, (0, -features % TILE))
+    if units.precisions is not None:
+        padded = np.pad(1.0 / units.precisions, (0, -features % TILE))
         return Normals(padded.astype(dtype), np.sqrt(padded).astype(dtype))
-    if isinstance(units, Categorical):
-        return States(np.concatenate([[0], np.cumsum(units.counts(features))]).astype(np.int64))
+    if units.is_one_hot:
+        return States(np.append(0, np.cumsum(np.bincount(units.owners(features)))))
     return Spins(features)
 
 

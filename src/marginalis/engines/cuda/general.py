@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...checks import Array
 from ...gpu.device import Device
-from ...models.units import Categorical, Gaussian, Units
+from ...models.units import Units
 from ...paths.spins import SignedPath, signed_path
 from ..plan import Plan
 from ..reference.loop import Path as Reference
@@ -57,12 +57,12 @@ def _side(
     device: Device, units: Units, features: int, dtype: type
 ) -> tuple[int, tuple[Any, int], tuple[Any, Any], int]:
     """Kind of a side, the first features of its variables, 1/γ and 1/√γ of Gaussians, most features of a variable."""
-    if isinstance(units, Gaussian):
-        variance = 1.0 / units.gamma
+    if units.precisions is not None:
+        variance = 1.0 / units.precisions
         both = tuple(device.upload(_fours(x, dtype)) for x in (variance, np.sqrt(variance)))
         return 1, (None, features), both, 0
-    if isinstance(units, Categorical):
-        counts = units.counts(features)
+    if units.is_one_hot:
+        counts = np.bincount(units.owners(features))
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         return 2, (device.upload(starts), len(counts)), (None, None), int(counts.max(initial=0))
     return 0, (None, features), (None, None), 0

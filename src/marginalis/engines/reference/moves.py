@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...checks import Array
-from ...models.units import TwoState
 from ...options import TRANSITIONS
 from ...random import METROPOLIS
 
@@ -36,7 +35,7 @@ def metropolis(path: Path, k: int, v: Array, fields: Fields) -> Array:
     if pull is not None:
         x = x + pull
     weight = path.visible.log_normaliser(x)
-    assert isinstance(path.hidden, TwoState)
+    assert path.hidden.values is not None
     c = (path.c0 + path.betas[k] * path.slope_c)[None]
     if path.z is not None and path.mixture is not None and path.mixture.hidden is not None:
         c = c + (1.0 - path.betas[k]) * path.mixture.hidden[path.z]
