@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import Array
-from ..models.units import Categorical, Units
+from ..models.units import Units
 from .features import Features, Function, evaluated
 from .final_states import FinalStates
 
@@ -55,7 +55,7 @@ def reaches_of_means(states: FinalStates, what: Features, means: Array) -> Array
 def _moved(units: Units, fields: Array, by: Array) -> Array:
     """Return how far the mean of each feature goes when its field changes by so much either way."""
     by = np.minimum(by, _LARGEST)
-    if isinstance(units, Categorical):  # each state against all others, whose fields may go the other way
+    if units.is_one_hot:  # each state against all others, whose fields may go the other way
         owners = units.owners(len(by))
         most = np.zeros(owners[-1] + 1 if len(owners) else 0)
         np.maximum.at(most, owners, by)

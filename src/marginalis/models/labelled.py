@@ -12,7 +12,6 @@ import numpy as np
 
 from ..checks import Array, check_room, one_line, plain_array, shown
 from .model import MRF
-from .units import TwoState
 
 
 class Labelled(NamedTuple):
@@ -94,7 +93,7 @@ def in_order(model: MRF, found: Labelled, argument: str) -> tuple[Array, Array |
 def _converted(model: MRF, values: Array, vartype: str) -> Array:
     """Return spins as 0/1 for a model of binaries, and the other way round, where the rows say what they are."""
     kinds = [units for units, n in ((model.visible_units, model.n_visible), (model.hidden_units, model.n_hidden)) if n]
-    if vartype in ("SPIN", "BINARY") and all(isinstance(units, TwoState) for units in kinds):
+    if vartype in ("SPIN", "BINARY") and all(units.values is not None for units in kinds):
         names = {units.name for units in kinds}
         if names == {"binary"} and vartype == "SPIN":
             return (values + 1.0) / 2.0
