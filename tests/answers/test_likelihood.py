@@ -177,7 +177,7 @@ def test_forms_of_data(rng, monkeypatch, weights):
     [
         ("binary", [[0, 1, 0, 0.25, 1, 1]], r"data\[0, 3\] is 0.25; binary units are 0 or 1: binarise"),
         ("binary", [[0, 1, 0, np.nan, 1, 1]], r"data\[0, 3\] is nan"),
-        ("spin", [[1, -1, 1, 1, 1, 1], [1, 0, 1, 1, 1, 1]], r"data\[1, 1\] is 0; spin units are -1 or \+1: .*2\*data"),
+        ("spin", [[1, -1, 1, 1, 1, 1], [1, 0, 1, 1, 1, 1]], r"data\[1, 1\] is 0; spin units are -1 or \+1. .*2\*data"),
         ("spin", sp.csr_array(np.eye(6)), r"data\[0, 1\] is 0; spin units"),
         ("categorical:3", [[1, 0, 0, 0, 2, 0]], r"data\[0, 4\] is 2; categorical units are one-hot"),
         ("categorical:3", [[1, 0, 0, 0, 1, 1]], r"data\[0\] gives variable 1 2 states"),
@@ -189,7 +189,7 @@ def test_forms_of_data(rng, monkeypatch, weights):
             np.zeros((4, 3)),
             r"data has 3 columns; the model has 6 visible features \(2 variables one-hot",
         ),
-        ("binary", np.zeros((4, 5)), "data has 5 columns; the model has 6 visible features, and 9 in all$"),
+        ("binary", np.zeros((4, 5)), "data has 5 columns; the model has 6 visible features, and 9 in all"),
         ("binary", np.zeros((2, 3, 6)), "data has 3 dimensions"),
         ("binary", 1.0, "data has 0 dimensions"),
         ("binary", np.zeros((0, 6)), "data is empty"),

@@ -91,7 +91,7 @@ def test_edges_in_any_form():
         (lambda: mg.from_tables([[0, 0]], {0: 1}), "pairs"),
         (lambda: mg.dbm(5, 6), "lists"),
         (lambda: mg.rbm([[1.0]], [0], [0], units=None), "units is None"),
-        (lambda: mg.estimate(mg.rbm([[1.0]], [0], [0]), base=5), "base must be"),
+        (lambda: mg.estimate(mg.rbm([[1.0]], [0], [0]), base=5), "base is 5; it must be one of"),
         (lambda: mg.exact_log_z(None), "model is a NoneType"),
         (lambda: mg.exact_log_z(mg.rbm([[1.0]], [0], [0]), max_seconds="a"), "max_seconds"),
         (lambda: mg.rbm(np.ma.array([[1.0, 2.0]], mask=[[1, 0]]), [0], [0, 0]), "masked"),
