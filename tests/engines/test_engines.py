@@ -10,7 +10,7 @@ from conftest import log_weights, random_rbm
 
 import marginalis as mg
 from marginalis.engines import drive
-from marginalis.engines.cpu import population, table_population
+from marginalis.engines.cpu import population, tables
 from marginalis.engines.plan import make_plan
 from marginalis.engines.reference import loop
 from marginalis.examples import random_dbm
@@ -93,7 +93,7 @@ def test_same_bits_for_any_chunk_of_steps_and_blocks(monkeypatch):
     slow, fast = (log_weights(plan, engine, threads=2) for engine in ("numpy", "numba"))
     monkeypatch.setattr(population, "_CALL_OPERATIONS", 1e5)
     monkeypatch.setattr(population, "JOB_BYTES", 300)
-    monkeypatch.setattr(table_population, "_TABLE_BYTES", 0)  # slices of tables are made when they are needed
+    monkeypatch.setattr(tables, "_TABLE_BYTES", 0)  # slices of tables are made when they are needed
     monkeypatch.setattr(loop, "_CHUNK", 17)
     assert drive.begin(plan.settled("numpy")).together == 17
     assert drive.begin(plan.settled("numba")).together < 100
@@ -245,7 +245,7 @@ def test_dense_graphs_are_looked_up(monkeypatch):
     assert np.median(error) < 1e-5
     assert np.mean(error < 1e-4) > 0.97
     assert drive.begin(plan.settled("numba")).population(range(0)).room is not None or not HAS_AVX512
-    monkeypatch.setattr(table_population, "_TABLE_BYTES", 0)
+    monkeypatch.setattr(tables, "_TABLE_BYTES", 0)
     monkeypatch.setattr(population, "JOB_BYTES", 4000)
     assert np.array_equal(found, log_weights(plan, "numba", threads=2))
 

@@ -6,10 +6,10 @@ from conftest import log_weights
 
 import marginalis as mg
 from marginalis.engines import cuda, drive
-from marginalis.engines.cpu import lattice, lattice_population, planes_population
+from marginalis.engines.cpu import lattice, lattice_population, planes
 from marginalis.engines.cpu.lattice_kernel import MOST
 from marginalis.engines.cpu.lattice_population import LatticePopulation, serves_words
-from marginalis.engines.cpu.planes_population import PlanesPopulation
+from marginalis.engines.cpu.planes import PlanesPopulation
 from marginalis.engines.placement import MOST_NEIGHBOURS, is_lattice
 from marginalis.engines.plan import make_plan
 from marginalis.simd.functions import HAS_AVX512
@@ -46,7 +46,7 @@ SERVED = [(name, draws) for name in MODELS for draws in POPULATIONS if (name, dr
 def test_draw_for_draw(name, draws, monkeypatch):
     if draws == "words" and not HAS_AVX512:
         pytest.skip("lattices are like any graph without AVX-512")
-    for module in (lattice, lattice_population, planes_population):  # steps that tables are made for at a time
+    for module in (lattice, lattice_population, planes):  # steps that tables are made for at a time
         monkeypatch.setattr(module, "CHUNK", 7)
     side = "mais-h" if MODELS[name].is_bipartite else "mais"
     for options in ({}, {"base": "biases", "first_chain": 5}, {"method": side}):

@@ -25,7 +25,7 @@ from ..models.layered import as_model
 from ..models.model import MRF
 from ..options import PlanOptions, RunOptions, filled_in, plan_options, takes_options
 from ..paths.base import coupled_base
-from ..paths.held import unseen_share
+from ..paths.narrow_base import unseen_share
 from ..planning.pilots import plan_with_pilots
 from ..random import PILOT, SEQUENCE, stream
 from ..running.session import Workers, at_work

@@ -19,7 +19,7 @@ from ..engines.plan import Plan
 from ..engines.recorder import Recorder
 from ..files.results import Result, read_result, write_result
 from ..parallel.threads import Tick
-from ..paths.held import held_variables, unseen_share
+from ..paths.narrow_base import held_variables, unseen_share
 from ..running.session import Workers
 from ..statistics.weights import Weights
 from .curve import Curve

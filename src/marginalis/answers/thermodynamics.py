@@ -25,7 +25,7 @@ from ..engines.recorder import Recorder
 from ..models.layered import as_model
 from ..models.units import Array
 from ..options import RunOptions, filled_in, plan_options, takes_options
-from ..paths.held import range_of_change
+from ..paths.narrow_base import range_of_change
 from ..planning.pilots import plan_with_pilots
 from ..running.session import at_work
 from ..statistics import confidence

@@ -11,13 +11,13 @@ from ...parallel.threads import interruptible
 from ...simd.vector import LANES
 from .. import Begun
 from ..plan import Plan
-from .graph_population import GraphPopulation
-from .graph_population import prepare as prepare_graph
+from .graph import GraphPopulation
+from .graph import prepare as prepare_graph
 from .lattice_population import LatticePopulation, prepare_lattice, serves_words
-from .planes_population import GROUP, PlanesPopulation, chains_of_planes, prepare_planes
+from .planes import GROUP, PlanesPopulation, chains_of_planes, prepare_planes
 from .population import Population, chains_together, prepare, serves
-from .table_kernel import ABREAST
-from .table_population import TablePopulation, keeps_tables
+from .tables import TablePopulation, keeps_tables
+from .tables_kernel import ABREAST
 
 logger = logging.getLogger("marginalis")
 

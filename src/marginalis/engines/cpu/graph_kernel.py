@@ -1,8 +1,8 @@
 """The general kernel: any graph, any kind of unit, a base with or without couplings. Numba turns it into machine code.
 
-Chains lie side by side in vectors as in `anneal_kernel`. A block's states are one array, the sampled units first, in
-the order of the sweep, then the component of a mixture where it is drawn, then the summed-out units (see `summing` and
-`sweeping`).
+Chains lie side by side in vectors as in `bipartite_kernel`. A block's states are one array, the sampled units first, in
+the order of the sweep, then the component of a mixture where it is drawn, then the summed-out units (see
+`graph_summed_side` and `graph_sampled_side`).
 
 The arithmetic is that of `sampling.loop`.
 """
@@ -16,11 +16,11 @@ from ...random import MIXTURE
 from ...simd.cache import kernel
 from ...simd.draws import CALLED, INLINE, LOW, WORD, philox
 from ...simd.vector import LANES, lane_numbers, load, store, widen
-from .products import fields_into
-from .sides import draw_state, log_sum
-from .summing import sum_out
-from .sweeping import energy, sweep, sweep_pair
-from .table_sweep import begin_tables, sweep_tables
+from .fields import fields_into
+from .graph_sampled_side import energy, sweep, sweep_pair
+from .graph_summed_side import sum_out
+from .graph_tables import begin_tables, sweep_tables
+from .unit_kinds import draw_state, log_sum
 
 
 @njit(**CALLED)
@@ -182,9 +182,9 @@ def _sweep_many_blocks(
 def anneal_graph(model, first_chain, x, scratch, room, rises, log_weights, joint, from_step, to_step, fresh):
     """Carry blocks of chains from one step of 0 … K to another.
 
-    `model` is a `graph_population.Model`; `x` holds the states, `rises` the slope in β of −E_k at them (the terms
+    `model` is a `graph.Model`; `x` holds the states, `rises` the slope in β of −E_k at them (the terms
     with h aside), `log_weights` those of mAIS and `joint`, if it is not None, those of AIS along the same path.
-    `room` has indices, sums and tables for `table_sweep`, or is None as `model.dense` is, which it reads.
+    `room` has indices, sums and tables for `graph_tables`, or is None as `model.dense` is, which it reads.
     `fresh` is 1 if the states are first to be drawn from the base, 2 if they were put there, 0 later on.
     """
     _anneal(

@@ -17,7 +17,7 @@ from ...checks import Array
 from ...paths.spins import signed_path
 from ...simd.draws import TILE
 from ...simd.vector import LANES, aligned
-from ..few_fields import gains, thresholds, whole_gains
+from ..lattice_tables import gains, thresholds, whole_gains
 from ..plan import Plan
 from .lattice_kernel import MOST
 

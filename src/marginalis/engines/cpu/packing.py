@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from ...simd.cache import kernel
 from ...simd.draws import TILE
 from ...simd.lookup import COLUMNS, SPINS
-from .table_kernel import PANEL
+from .tables_kernel import PANEL
 
 _UNITS = PANEL * TILE
 _WORTH_FILLING = 0.25  # a band is faster than lists of neighbours if at least this part of it is not zero

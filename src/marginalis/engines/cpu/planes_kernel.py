@@ -263,7 +263,7 @@ def _anneal(
 def anneal_planes(model, tables, first_word, alive, v, h, scratch, weights, from_step, to_step, fresh):
     """Carry groups of 512 chains, as bits in v and h, from one step of 0 … K to another.
 
-    `model` is a `planes_population.Model`, `tables` are the `Tables` of these steps. `alive` has a bit for every chain
+    `model` is a `planes.Model`, `tables` are the `Tables` of these steps. `alive` has a bit for every chain
     that counts; log-weights lie [group][bit][word].
     """
     _anneal(

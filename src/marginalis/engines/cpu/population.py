@@ -1,4 +1,4 @@
-"""Spins on a bipartite graph: plans laid out for `anneal_kernel`, and the populations that it advances."""
+"""Spins on a bipartite graph: plans laid out for `bipartite_kernel`, and the populations that it advances."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...simd.functions import HAS_AVX512
 from ...simd.lookup import SPINS
 from ...simd.vector import LANES, aligned
 from ..plan import Plan
-from .anneal_kernel import anneal_blocks
+from .bipartite_kernel import anneal_blocks
 from .packing import is_band, pack, pack_flips, pack_tables
 
 _CALL_OPERATIONS = 5e8  # multiply-adds per kernel call: some ten milliseconds, so that an interrupt is prompt
@@ -42,7 +42,7 @@ class Model(NamedTuple):
 
 
 class Components(NamedTuple):
-    """A mixture whose component is drawn, as `table_kernel` reads it."""
+    """A mixture whose component is drawn, as `tables_kernel` reads it."""
 
     own: np.ndarray  # what the exponents start from, and the logarithms of the shares in P_0
     shares: np.ndarray
@@ -156,7 +156,7 @@ def _padded(fields: Array, units: int) -> Array:
 
 
 def _is_looked_up(plan: Plan, weights: Any) -> bool:
-    """Whether `table_kernel` takes the plan: it was faster than multiply-adds for all dense couplings, if slightly so
+    """Whether `tables_kernel` takes the plan: it was faster than multiply-adds for all dense couplings, if slightly so
     below 8×8. Never a matter of the number of chains: rounding would depend on it.
     """
     possible = HAS_AVX512 and plan.precision == "single" and plan.transition == "gibbs"

@@ -13,7 +13,7 @@ from ...checks import Array
 from ...gpu.device import Device
 from ...paths.spins import signed_path
 from ...random import PLANES
-from ..few_fields import gains, in_products, thresholds, whole_gains
+from ..lattice_tables import gains, in_products, thresholds, whole_gains
 from ..placement import MOST_NEIGHBOURS, has_one_coupling
 from ..plan import Plan
 from .population import OnDevice, Prepared, prepared, rows_of, words_of

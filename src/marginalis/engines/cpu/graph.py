@@ -20,8 +20,8 @@ from ..reference.loop import Path, never_one
 from .graph_kernel import anneal_graph
 from .packing import pack, pack_lists, pack_tables
 from .population import Population, Prepared
-from .sides import Normals, Spins, States
-from .table_population import room_for_tables
+from .tables import room_for_tables
+from .unit_kinds import Normals, Spins, States
 
 
 class Model(NamedTuple):
@@ -152,7 +152,7 @@ def prepare(plan: Plan) -> Prepared:
 
 
 def _is_looked_up(plan: Plan) -> bool:
-    """Whether `table_sweep` takes a dense graph: it was faster than multiply-adds from 16 spins on."""
+    """Whether `graph_tables` takes a dense graph: it was faster than multiply-adds from 16 spins on."""
     model, base, _ = plan.oriented()
     possible = HAS_AVX512 and plan.precision == "single" and not base.is_coupled and plan.mixture is None
     return possible and model.spin_form is not None

@@ -11,8 +11,8 @@ from numba.extending import overload
 
 from ...simd.draws import CALLED, FLUSH, INLINE, TILE, philox
 from ...simd.vector import LANES, fma, load, splat, store, widen
-from .products import band_pair, fields, fields_into, fields_or, four, row
-from .sides import States, draw, draw_state, factor, log_sum
+from .fields import band_pair, fields, fields_into, fields_or, four, row
+from .unit_kinds import States, draw, draw_state, factor, log_sum
 
 
 @njit(**INLINE)

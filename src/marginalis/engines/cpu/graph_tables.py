@@ -1,8 +1,8 @@
-"""Spins of a dense graph drawn one after the other, their fields looked up as in `table_kernel`.
+"""Spins of a dense graph drawn one after the other, their fields looked up as in `tables_kernel`.
 
 A tile of four units has its field from all tiles but itself: one look-up for each, at the index of its new spins if it
 comes before, of its old ones if it comes after. This is done for many blocks of chains, then all of them draw the tile:
-its tables are in the cache meanwhile. Couplings inside the tile are multiplied as in `sweeping`.
+its tables are in the cache meanwhile. Couplings inside the tile are multiplied as in `graph_sampled_side`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from numba import njit, uint32, uint64
 from ...simd.draws import CALLED, FLUSH, INLINE, TILE, philox
 from ...simd.lookup import append_sign, as_numbers
 from ...simd.vector import LANES, fma, load, splat, store, widen
-from .products import four
-from .sweeping import draw_tile
-from .table_kernel import PANEL, TABLE, make_tables, sum_tiles
+from .fields import four
+from .graph_sampled_side import draw_tile
+from .tables_kernel import PANEL, TABLE, make_tables, sum_tiles
 
 
 @njit(**CALLED)

@@ -1,4 +1,4 @@
-"""Spins with dense couplings on a bipartite graph: plans laid out for `table_kernel`, and its populations."""
+"""Spins with dense couplings on a bipartite graph: plans laid out for `tables_kernel`, and its populations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...simd.vector import LANES, aligned
 from ..plan import Plan
 from ..reference.loop import Path, never_one
 from .population import Population, Prepared
-from .table_kernel import PANEL, SLICE, TABLE, anneal_tables
+from .tables_kernel import PANEL, SLICE, TABLE, anneal_tables
 
 _TABLE_BYTES = 1 << 20  # all tables of a model are kept if they fit into this
 _FEW = 8  # blocks of chains that are carried side by side then

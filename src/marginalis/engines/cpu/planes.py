@@ -13,7 +13,7 @@ from ...checks import Array
 from ...paths.spins import signed_path
 from ...random import HIDDEN, PLANES, VISIBLE
 from ...simd.vector import LANES, aligned
-from ..few_fields import gains, in_products, thresholds
+from ..lattice_tables import gains, in_products, thresholds
 from ..plan import Plan
 from .lattice import CHUNK
 from .lattice_population import LatticePopulation

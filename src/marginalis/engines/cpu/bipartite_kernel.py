@@ -17,8 +17,8 @@ from ...simd.cache import kernel
 from ...simd.draws import FLUSH, INLINE, LOW, TILE, WORD, boltzmann, philox
 from ...simd.functions import draw_spin, log, rise
 from ...simd.vector import LANES, absolute, fma, lane_numbers, load, splat, store, widen
+from .fields import fields, four
 from .metropolis_kernel import sweep_flips
-from .products import fields, four
 
 
 @njit(**INLINE)

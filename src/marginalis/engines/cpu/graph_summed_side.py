@@ -9,8 +9,8 @@ from ...random import JOINT
 from ...simd.draws import CALLED, FLUSH, TILE, philox
 from ...simd.functions import log
 from ...simd.vector import LANES, fma, load, splat, store, widen
-from .products import fields_into, fields_or, four
-from .sides import States, draw, draw_state, log_sum, summed
+from .fields import fields_into, fields_or, four
+from .unit_kinds import States, draw, draw_state, log_sum, summed
 
 _FEW = 4  # categorical variables per logarithm: a product of so many sums stays in range
 

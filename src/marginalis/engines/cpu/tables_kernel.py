@@ -1,7 +1,7 @@
 """The fastest kernel: fields of spins are looked up, not multiplied (`simd.lookup`).
 
 A chain's spins are bits. Four of them are the index of one of sixteen partial sums, so that a permute and an addition
-do for sixteen chains what takes four multiply-adds in `anneal_kernel`. Fields are taken 64 units (a panel) at a
+do for sixteen chains what takes four multiply-adds in `bipartite_kernel`. Fields are taken 64 units (a panel) at a
 time, for many blocks of chains one after the other: the tables of the panel stay in the cache meanwhile. Small models
 have all their tables made once per call; of large ones those of a slice of the inputs are made when they are needed,
 which costs little beside their use. The sums are of integers, hence the same whatever is sliced or taken together.
@@ -9,7 +9,7 @@ which costs little beside their use. The sums are of integers, hence the same wh
 The component of a mixture, where it is drawn, is the number of a set of base fields, which a permute finds, too; its
 exponents are sums of spins as any field.
 
-What follows the fields is as in `anneal_kernel`, except that a draw yields a bit, four of which are the next index,
+What follows the fields is as in `bipartite_kernel`, except that a draw yields a bit, four of which are the next index,
 and that exp(−2|a|) under the β before is found from that under β where the step is small.
 """
 
@@ -24,7 +24,7 @@ from ...simd.functions import SMALL, below_zero, draw_spin, exp2_nonpositive, lo
 from ...simd.lookup import COLUMNS, SPINS, as_numbers, draw_bit, entry_of, lookups, table_of
 from ...simd.numbers import LOG2_E, above, same, uniform
 from ...simd.vector import LANES, fma, lane_numbers, load, maximum, scalar, splat, store, widen
-from .anneal_kernel import under, words_of
+from .bipartite_kernel import under, words_of
 
 PANEL = 16  # tiles of units, whose factors (1 + e) one logarithm takes
 SLICE = 32  # tables of a sum that are made at a time
