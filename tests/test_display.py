@@ -24,6 +24,7 @@ QUICK = {"engine": "numpy", "chains": 40, "steps": 10}
 def answers():
     return {
         "Estimate": mg.estimate(MODEL, **QUICK),
+        "Audit": mg.audit(MODEL, mg.sample(MODEL, 50).rows, bounds=False, **QUICK),
         "Bounds": mg.bound(MODEL, **QUICK),
         "Difference": mg.difference(MODEL, random_rbm(RNG, 4, 5), **QUICK),
         "Along": mg.along([MODEL] * 50, **QUICK),
@@ -40,8 +41,8 @@ def answers():
 
 
 NAMES = [
-    "Estimate", "Bounds", "Difference", "Along", "Thermodynamics", "LogLikelihood", "LogLikelihoods", "Expectations",
-    "Estimates", "Samples", "Curve", "MRF", "FactorModel",
+    "Audit", "Estimate", "Bounds", "Difference", "Along", "Thermodynamics", "LogLikelihood", "LogLikelihoods",
+    "Expectations", "Estimates", "Samples", "Curve", "MRF", "FactorModel",
 ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ __version__ = "0.2.0"
 __all__ = [
     "MRF",
     "Along",
+    "Audit",
     "BipartiteMRF",
     "Bounds",
     "Curve",
@@ -29,6 +30,7 @@ __all__ = [
     "Weights",
     "along",
     "as_model",
+    "audit",
     "bound",
     "data_base",
     "dbm",

@@ -3,6 +3,8 @@
 from . import plots as plots
 from .answers.along import Along as Along
 from .answers.along import along as along
+from .answers.audit import Audit as Audit
+from .answers.audit import audit as audit
 from .answers.bounds import Bounds as Bounds
 from .answers.bounds import bound as bound
 from .answers.curve import Curve as Curve

@@ -272,7 +272,8 @@ def reading(what: str, path: object) -> Iterator[None]:
     """Turn whatever is wrong with a file into one short ValueError that names it, whatever the file contains."""
     name = one_line(path, 100)
     try:
-        yield
+        with np.errstate(all="ignore"):  # What is not finite is refused by name.
+            yield
     except OSError as error:
         raise ValueError(one_line(f"cannot read {what} {name}: {error.strerror or error}")) from None
     except (ValueError, OverflowError) as error:

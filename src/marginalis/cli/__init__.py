@@ -52,7 +52,7 @@ def _run() -> Any:
     import typer
 
     # each adds its commands
-    from . import answers, expectations, formats, make, report, results, samples, studies  # noqa: F401
+    from . import answers, audit, expectations, formats, make, report, results, samples, studies  # noqa: F401
     from .common import app
     from .options import with_values
 

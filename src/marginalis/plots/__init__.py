@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..answers.audit import Audit
 from ..answers.bounds import Bounds
 from ..answers.estimate import Estimate
 from ..answers.exact_curve import ExactCurve
@@ -159,6 +160,25 @@ def works(bounds: Bounds, *, exact: float | None = None, ax: Any = None) -> Any:
         axes.locator_params(axis="x", nbins=7)
         axes.set_xlabel("work less ln Z$_0$ (reverse: with the sign turned)")
         axes.set_ylabel("density of chains")
+    return axes.figure if ax is None else ax
+
+
+def audit(result: Audit, *, ax: Any = None) -> Any:
+    """Mean energy of the model against β, that of the samples, and β where they meet, beside the model's own."""
+    with _panels(ax, 4.2) as (axes,):
+        curve = result.curve
+        order = np.argsort(curve.betas)
+        x, y = curve.betas[order], curve.energy[order]
+        reach = 1.96 * curve.energy_error[order]
+        axes.plot(x, y, color=COLOURS[1], lw=1.5, label="mean energy of the model")
+        axes.fill_between(x, y - reach, y + reach, color=COLOURS[1], alpha=0.25, lw=0)
+        low, high = (result.energy + sign * 1.96 * result.energy_error for sign in (-1.0, 1.0))
+        axes.axhspan(low, high, color=COLOURS[2], alpha=0.3, lw=0, label=f"mean energy of {result.samples} samples")
+        _interval(axes.axvspan, *result.interval, "95 % interval of β")
+        axes.axvline(result.beta, color=COLOURS[0], lw=1.5, label=_value("β", result.beta, result.stderr))
+        axes.axvline(result.nominal, color="black", lw=1.0, ls="--", label=f"the model, β = {result.nominal:.4g}")
+        axes.set_xlabel("inverse temperature β")
+        axes.set_ylabel("energy")
     return axes.figure if ax is None else ax
 
 

@@ -59,6 +59,8 @@ def answers(model: mg.BipartiteMRF) -> None:
     except mg.ModelTooLarge as error:
         print(error)
     bounds: mg.Bounds = mg.bound(model, steps=10)
+    audit: mg.Audit = mg.audit(model, mg.sample(model, 50), steps=10)
+    print(audit.beta, audit.verdict, mg.from_pgmpy)
     print(bounds.lower <= bounds.upper, bounds.is_certified)
     difference: mg.Difference = mg.difference(model, model)
     print(difference.log_ratio, difference.interval)

@@ -1,0 +1,376 @@
+"""Whether samples of some sampler are those of a model: at which inverse temperature, and how far from Boltzmann.
+
+Along P_β(x) ∝ exp(−βH(x)) the likelihood of samples is highest where their mean energy is that of the model: the
+effective inverse temperature. ⟨H⟩ against β is had from one annealing run. Pseudo-likelihood, which needs no run, is
+the check: for samples of P_β both estimate the same β. So does the spread of the energies, which must be the model's.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.polynomial import Polynomial
+from scipy.interpolate import PchipInterpolator
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+
+from ..checks import Array
+from ..display import sketch
+from ..display.words import decimals
+from ..models.layered import as_model
+from ..models.model import MRF
+from ..models.units import Gaussian
+from ..options import RunOptions, filled_in, takes_options
+from .bounds import Bounds, bound
+from .energies import Rows
+from .record import Answer, Record, finite
+from .thermodynamics import Thermodynamics, thermodynamics
+
+# β of the first run, in units of the guess.
+_COARSE = (0.0, 0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0, 1.15, 1.35, 1.6, 2.0, 2.5, 3.0)
+_GUESSES = 1 / 3, 3.0  # Least and largest guess, in units of the model's own β: pseudo-likelihood may run away.
+_COARSE_CHAINS = 500  # Chains of the first run, which only brackets β.
+_FINE = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])  # β of the second run, in steps about the root of the first.
+_LEAST_STEP, _WIDEST_STEP = 2e-3, 0.04  # Least and largest step of the second run, relative to β.
+_TRIES = 6  # How often the points of a run are moved.
+_CHAINS = (1000, 10_000)  # Fewest and most chains of the second run; as many as samples between.
+_SMALL = 0.05  # Divergence in nats below which it is taken to second order in the difference of β.
+_FAR = 3.3  # Standard errors from which on a check fails: one in a thousand by chance.
+_OPTIONS = ("base", "first_chain", "resample", "populations", "checkpoint", "schedule", "summed")  # not taken here
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit(Answer):
+    """The effective inverse temperature of samples, and what speaks against their being Boltzmann's at it.
+
+    Energies H are those of the model without its temperature; β stands in the place of 1/T.
+    """
+
+    beta: float  # where the likelihood is highest
+    stderr: float
+    nominal: float  # 1/T of the model
+    pseudo_beta: float | None  # where the pseudo-likelihood is highest; infinite if the samples are local minima
+    pseudo_stderr: float | None
+    pseudo_z: float | None  # slope of the pseudo-likelihood at β in standard errors; None of visible variables alone
+    samples: int
+    energy: float  # mean of the samples
+    energy_error: float
+    model_energy: float  # mean under the model at its own temperature
+    model_energy_error: float
+    spread: float  # standard deviation of the energy of the samples
+    model_spread: float  # of the model at β
+    spread_z: float | None  # difference of the variances in standard errors
+    log_z: float  # at β
+    log_z_error: float
+    kl_nominal: float  # Kullback–Leibler divergence of P at β from P at the model's own temperature
+    bounds: Bounds | None  # of F at β, the reverse chains starting from the samples
+    kl_at_least: float | None  # lower bound of the divergence of the samples' law from P at β
+    kl_error: float | None
+    curve: Thermodynamics  # around β
+    record: Record
+    run_warnings: tuple[str, ...]
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of β."""
+        reach = float(ndtri(0.975)) * self.stderr
+        return self.beta - reach, self.beta + reach
+
+    @property
+    def nominal_z(self) -> float:
+        """β minus that of the model, in standard errors."""
+        return (self.beta - self.nominal) / self.stderr
+
+    @property
+    def p_nominal(self) -> float:
+        """Probability of a β so far from the model's by chance."""
+        return float(2.0 * ndtr(-abs(self.nominal_z)))
+
+    @property
+    def objections(self) -> tuple[str, ...]:
+        """What speaks against the samples' being Boltzmann's at β, or at any β."""
+        found = []
+        if self.pseudo_z is not None and abs(self.pseudo_z) > _FAR:
+            found.append(
+                f"pseudo-likelihood wants another β than likelihood, by {abs(self.pseudo_z):.1f} standard errors"
+            )
+        if self.spread_z is not None and abs(self.spread_z) > _FAR:
+            found.append(
+                f"their energies spread by {self.spread:.4g}, those of the model by {self.model_spread:.4g} "
+                f"({abs(self.spread_z):.1f} standard errors)"
+            )
+        if self.bounds is not None and self.bounds.lower > self.bounds.upper:
+            found.append("the bounds of F from both directions contradict each other")
+        if self.kl_at_least is not None and self.kl_error is not None and self.kl_at_least > _FAR * self.kl_error:
+            found.append(f"their law is at least {self.kl_at_least:.2g} nats from the model's")
+        return tuple(found)
+
+    @property
+    def verdict(self) -> str:
+        """Return the answer in one sentence."""
+        digits = decimals(self.stderr)
+        at = f"β = {self.beta:.{digits}f} ± {self.stderr:.{digits}f}"
+        if self.objections:
+            return f"The samples are not Boltzmann samples at any temperature (closest: {at}): {self.objections[0]}."
+        if abs(self.nominal_z) <= float(ndtri(0.975)):
+            return f"The samples agree with Boltzmann samples of the model: {at}, the model has {self.nominal:g}."
+        kind = "colder" if self.beta > self.nominal else "hotter"
+        far = 100.0 * abs(self.beta / self.nominal - 1.0)
+        share = f"{far:.0f}" if far >= 10.0 else f"{far:.2g}"
+        sure = "probably " if abs(self.nominal_z) <= _FAR else ""
+        return f"The samples are {sure}{kind} than the model by {share} % of β: {at}, the model has {self.nominal:g}."
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is doubtful about the answer, in words."""
+        return self.run_warnings
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as plain data."""
+        names = (
+            *("beta", "stderr", "nominal", "pseudo_beta", "pseudo_stderr", "pseudo_z", "samples", "energy"),
+            *("energy_error", "model_energy", "model_energy_error", "spread", "model_spread", "spread_z", "log_z"),
+            *("log_z_error", "kl_nominal", "kl_at_least", "kl_error"),
+        )
+        plain = {name: getattr(self, name) for name in names}
+        b = self.bounds
+        return {
+            **{name: finite(x) if isinstance(x, float) else x for name, x in plain.items()},
+            "interval": list(self.interval),
+            "p_nominal": self.p_nominal,
+            "bounds": None if b is None else [b.lower, b.upper],
+            "objections": list(self.objections),
+            "verdict": self.verdict,
+            **self.record.to_dict(),
+            "warnings": list(self.warnings),
+        }
+
+    def __str__(self) -> str:
+        digits = decimals(self.stderr)
+        low, high = self.interval
+        lines = [
+            f"β = {self.beta:.{digits}f} ± {self.stderr:.{digits}f}"
+            f"   (95 % interval {low:.{digits}f} to {high:.{digits}f}; the model has {self.nominal:g})",
+            self.verdict,
+        ]
+        if self.pseudo_beta is not None and not math.isfinite(self.pseudo_beta):
+            lines.append("the pseudo-likelihood has no maximum: nearly all samples are local minima of the energy")
+        elif self.pseudo_beta is not None and self.pseudo_stderr is not None:
+            more = decimals(self.pseudo_stderr)
+            lines.append(f"by pseudo-likelihood β = {self.pseudo_beta:.{more}f} ± {self.pseudo_stderr:.{more}f}")
+        more = decimals(max(self.energy_error, self.model_energy_error))
+        lines.append(
+            f"mean energy {self.energy:.{more}f} ± {self.energy_error:.{more}f}, of the model at its own temperature "
+            f"{self.model_energy:.{more}f} ± {self.model_energy_error:.{more}f}"
+        )
+        lines.append(
+            f"standard deviation of the energy {self.spread:.4g}, of the model at β {self.model_spread:.4g}; "
+            f"divergence of P at β from the model {self.kl_nominal:.3g} nats"
+        )
+        if self.bounds is not None:
+            more = decimals(self.bounds.stderr)
+            lines.append(
+                f"{self.bounds.lower:.{more}f} ≤ F at β ≤ {self.bounds.upper:.{more}f}   "
+                f"(probability {self.bounds.confidence:g}, if the samples are Boltzmann's)"
+            )
+        lines.append(
+            f"{self.samples} samples; {self.method}, {self.record}, {self.chains} chains, {self.seconds:.2f} s"
+        )
+        return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
+
+    def _sketch(self) -> str:
+        c = self.curve
+        return sketch.line(c.betas, c.energy, 2.0 * c.energy_error, "mean energy of the model against β")
+
+
+@takes_options(leave_out=_OPTIONS)
+def audit(model: Any, samples: Any, *, bounds: bool = True, **options: Unpack[RunOptions]) -> Audit:
+    """Compare samples of some sampler, such as a quantum annealer, with the Boltzmann distribution of a model.
+
+    Parameters
+    ----------
+    model
+        As in `estimate`, of discrete variables.
+    samples
+        Independent samples: a dimod ``SampleSet``, a data frame, or rows in the order of ``model.labels``; of all
+        variables, or of the visible ones, which are then compared by their marginal law and without a check by
+        pseudo-likelihood.
+    bounds
+        Bound F at the effective temperature from both sides, with the samples as the start of the reverse chains.
+
+    Raises
+    ------
+    ValueError
+        Fewer than 20 samples, constant ones, ones of other variables or values, or ones whose energies no β of 0 or
+        more can explain.
+    """
+    begin = time.perf_counter()
+    chosen = filled_in(options, leave_out=_OPTIONS)
+    given: Any = {name: value for name, value in chosen.items() if name in options or name == "seed"}
+    model = as_model(model)
+    if any(isinstance(units, Gaussian) for units in (model.visible_units, model.hidden_units)):
+        raise ValueError("audit serves discrete variables only")
+    rows = Rows.of(model, samples)
+    pseudo = None if rows.hidden is None else rows.pseudo_likelihood()
+    least, most = (x * rows.nominal for x in _GUESSES)
+    guess = min(max(pseudo.beta if pseudo else rows.nominal, least), most)
+    beta, curve = _located(model, rows, guess, given)
+    a, inner = rows.energies(beta)
+    u, u_error = _at(curve, "energy", beta), _at(curve, "energy_error", beta)
+    variance = _variance(curve, beta)
+    information = variance - float(inner.mean())  # of one sample about β
+    if not information > 1e-9 * max(variance, 1e-300):
+        raise ValueError("samples say nothing about β: the energy does not vary under the model at it")
+    n = len(a)
+    sampling = float(a.std(ddof=1)) / math.sqrt(n)
+    stderr = math.hypot(sampling, u_error) / information
+    pseudo_z = None
+    if pseudo is not None:  # its slope at β, less what the error of β does to it
+        score, curvature = rows.slopes(beta)
+        ratio = float(curvature.mean()) / information
+        spread = math.hypot(float((score + ratio * a).std(ddof=1)) / math.sqrt(n), ratio * u_error)
+        pseudo_z = float(score.mean()) / spread if spread > 0.0 else 0.0
+    spread_z = None
+    if rows.hidden is not None:
+        spread_z = _spread_z(a, variance, _at(curve, "heat_capacity_error", beta) / max(beta, curve.betas[1]) ** 2)
+    nominal = thermodynamics(model, [rows.nominal], **given)
+    log_z = _at(curve, "log_z", beta)
+    two_sided = kl = kl_error = None
+    warnings = [*curve.warnings, *nominal.warnings]
+    if bounds and beta > 0.0:
+        start = rows.visible if rows.hidden is None else rows.in_order()
+        two_sided = bound(replace(model, temperature=1.0 / beta), start, **given)
+        reverse = two_sided.reverse_log_weights
+        kl = max(0.0, float(reverse.mean()) + two_sided.forward.log_z - two_sided.forward.log_z0)
+        kl_error = math.hypot(float(reverse.std(ddof=1)) / math.sqrt(len(reverse)), two_sided.forward.stderr)
+        warnings += two_sided.forward.warnings
+    return Audit(
+        beta=beta,
+        stderr=stderr,
+        nominal=rows.nominal,
+        pseudo_beta=None if pseudo is None else pseudo.beta,
+        pseudo_stderr=None if pseudo is None else pseudo.stderr,
+        pseudo_z=pseudo_z,
+        samples=n,
+        energy=float(a.mean()),
+        energy_error=sampling,
+        model_energy=float(nominal.energy[0]),
+        model_energy_error=float(nominal.energy_error[0]),
+        spread=float(a.std(ddof=1)),
+        model_spread=math.sqrt(max(0.0, variance)),
+        spread_z=spread_z,
+        log_z=log_z,
+        log_z_error=_at(curve, "log_z_error", beta),
+        kl_nominal=_divergence(rows.nominal - beta, float(nominal.log_z[0]) - log_z, u, variance),
+        bounds=two_sided,
+        kl_at_least=kl,
+        kl_error=kl_error,
+        curve=curve,
+        record=replace(curve.record, seconds=time.perf_counter() - begin),
+        run_warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _located(model: MRF, rows: Rows, guess: float, given: Any) -> tuple[float, Thermodynamics]:
+    """Return β where the mean energy is that of the samples, and a curve of few points about it from one run."""
+    few = {**given, "chains": min(given.get("chains") or _COARSE_CHAINS, _COARSE_CHAINS)}
+    for _ in range(_TRIES):
+        coarse = _curve(model, guess * np.array(_COARSE), few)
+        excess = _excess(rows, coarse)
+        if (excess <= 0.0).any():
+            break
+        guess *= _COARSE[-1]
+    else:
+        raise ValueError(f"samples are colder than β = {guess:.3g}: their β is beyond the range that can be run")
+    k = max(1, int(np.flatnonzero(excess <= 0.0)[0]))
+    slope = (excess[k] - excess[k - 1]) / (coarse.betas[k] - coarse.betas[k - 1])
+    beta = float(coarse.betas[k] - excess[k] / slope)
+    if excess[0] > 0.0:  # a curve through all points is closer than the chord
+        beta = float(brentq(PchipInterpolator(coarse.betas, excess), coarse.betas[k - 1], coarse.betas[k]))
+    a, _ = rows.energies(max(beta, 0.0))
+    error = float(a.std(ddof=1)) / math.sqrt(len(a)) / abs(slope)
+    if beta < -_FAR * error:
+        raise ValueError(
+            f"samples have a mean energy of {float(a.mean()):.5g}, above {coarse.energy[0]:.5g} at β = 0: no β of 0 or "
+            "more explains them; is the sign of the model right?"
+        )
+    chains = given.get("chains") or int(np.clip(len(a), *_CHAINS))
+    floor = 0.5 * error if beta < 3.0 * error else 0.0  # near β = 0 a step is no share of β
+    step = max(beta, 0.0) * _WIDEST_STEP
+    for _ in range(_TRIES):
+        step = max(step, floor, 1e-6 * rows.nominal)
+        center = max(beta, 2.0 * step)
+        curve = _curve(model, center + step * _FINE, {**given, "chains": chains})
+        excess = _excess(rows, curve)
+        fit = Polynomial.fit(curve.betas, excess, 2)  # which evens out the noise of the points
+        beta = _root(fit, curve.betas)
+        error = math.hypot(float(a.std(ddof=1)) / math.sqrt(len(a)), float(curve.energy_error.max()))
+        error /= max(abs(float(fit.deriv()(beta))), 1e-300)
+        inside = abs(beta - center) <= 2.0 * step or (beta < center and curve.betas[0] < step)
+        wanted = max(floor, min(max(3.0 * error, center * _LEAST_STEP), center * _WIDEST_STEP))
+        if inside and step <= 2.0 * wanted:
+            return beta, curve
+        step = wanted if inside else 2.0 * step
+    if inside:
+        return beta, curve
+    raise ValueError(f"the energies of the run are too uncertain to find β near {beta:.4g}; raise steps or chains")
+
+
+def _curve(model: MRF, betas: Array, given: Any) -> Thermodynamics:
+    try:
+        return thermodynamics(model, betas, **given)
+    except ValueError as error:
+        if str(error).startswith("betas go up to"):
+            raise ValueError("samples are colder than any β that the model can be run at") from None
+        raise
+
+
+def _excess(rows: Rows, curve: Thermodynamics) -> Array:
+    """Return by how much the energy of the model exceeds that of the samples at each β: it falls with β."""
+    return np.array([u - float(rows.energies(b)[0].mean()) for b, u in zip(curve.betas, curve.energy, strict=True)])
+
+
+def _root(fit: Any, betas: Array) -> float:
+    """Return the root of the polynomial nearest to the middle, or else that of its tangent there."""
+    middle, reach = float(betas[len(betas) // 2]), 2.0 * float(np.ptp(betas))
+    roots = np.asarray(fit.roots())
+    real = roots[np.abs(roots.imag) <= 1e-9 * np.ptp(betas)].real
+    if len(real):
+        found = float(real[np.abs(real - middle).argmin()])
+        if abs(found - middle) <= reach:
+            return found
+    slope = float(fit.deriv()(middle))
+    return middle - float(np.clip(float(fit(middle)) / (slope or -math.inf), -reach, reach))
+
+
+def _at(curve: Thermodynamics, name: str, beta: float) -> float:
+    """Return a quantity of the curve at β: of errors the largest, of others by a polynomial along the points."""
+    values = getattr(curve, name)
+    if name.endswith("error"):
+        return float(values.max())
+    return float(Polynomial.fit(curve.betas, values, 3)(beta))
+
+
+def _divergence(ahead: float, log_ratio: float, energy: float, variance: float) -> float:
+    """Return the divergence of P at β from P at β + `ahead`; to second order where noise would drown the difference."""
+    second = 0.5 * variance * ahead * ahead
+    return second if second < _SMALL else max(0.0, log_ratio + ahead * energy)
+
+
+def _variance(curve: Thermodynamics, beta: float) -> float:
+    """Return the variance of the energy at β: C/β², which at β = 0 is not told by C."""
+    positive = curve.betas > 0.0
+    x, y = curve.betas[positive], curve.heat_capacity[positive] / curve.betas[positive] ** 2
+    return float(np.interp(beta, x, y))
+
+
+def _spread_z(energies: Array, variance: float, error: float) -> float:
+    """Return the variance of the energies minus that of the model, in standard errors."""
+    squares = (energies - energies.mean()) ** 2
+    own = float(squares.std(ddof=1)) / math.sqrt(len(squares))
+    both = math.hypot(own, error)
+    return (float(squares.mean()) * len(squares) / (len(squares) - 1.0) - variance) / both if both > 0.0 else 0.0

@@ -1,0 +1,107 @@
+"""Energies of given samples, and their pseudo-likelihood along the inverse temperature."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..checks import Array
+from ..models.data import split_rows, visible_table
+from ..models.model import MRF
+
+FEWEST_SAMPLES = 20  # Below, neither the errors nor the tests mean anything.
+_FLAT = 1e-9  # Information about β, times β², below which the pseudo-likelihood has no maximum.
+
+
+class PseudoLikelihood(NamedTuple):
+    """Where the pseudo-likelihood is highest."""
+
+    beta: float
+    stderr: float
+
+
+class Rows:
+    """Samples of a model, and what their likelihood needs; energies are those at temperature 1."""
+
+    def __init__(self, model: MRF, visible: Array, hidden: Array | None) -> None:
+        hot = replace(model, temperature=1.0)
+        self.visible, self.hidden, self.model, self.nominal = visible, hidden, hot, 1.0 / model.temperature
+
+    @classmethod
+    def of(cls, model: MRF, samples: Any) -> Rows:
+        """Return the samples, or raise a ValueError that says what is wrong with them."""
+        table = visible_table(model, samples, "samples")
+        rows = np.asarray(table.toarray() if sp.issparse(table) else table, dtype=np.float64)
+        visible, hidden = split_rows(model, rows, argument="samples")
+        if hidden is None and not model.n_hidden:
+            hidden = np.zeros((len(visible), 0))
+        if len(visible) < FEWEST_SAMPLES:
+            raise ValueError(
+                f"there are {len(visible)} samples; at least {FEWEST_SAMPLES} are needed for an error of β"
+            )
+        if (rows == rows[0]).all():
+            raise ValueError("samples are all the same state, which any low temperature explains")
+        return cls(model, visible, hidden)
+
+    def in_order(self) -> Array:
+        """Return rows of all features in the caller's order."""
+        assert self.hidden is not None
+        rows = np.empty((len(self.visible), self.model.n_features))
+        at_v, at_h = self.model.callers_features()
+        rows[:, at_v], rows[:, at_h] = self.visible, self.hidden
+        return rows
+
+    def energies(self, beta: float) -> tuple[Array, Array]:
+        """Return the energy of every sample, its mean over what was not sampled at β, and the variance of that."""
+        m = self.model.natural
+        v, slope = self.visible, m.hidden_bias + self.visible @ m.weights
+        a = m.offset + v @ m.visible_bias
+        if m.lateral is not None:
+            a = a + 0.5 * (v * (v @ m.lateral)).sum(axis=1)
+        if self.hidden is not None:
+            return -(a + (self.hidden * slope).sum(axis=1)), np.zeros(len(v))
+        fields = beta * slope
+        inner = (slope * m.hidden_units.response(fields, slope)).sum(axis=1)
+        return -(a + (slope * m.hidden_units.mean(fields)).sum(axis=1)), inner
+
+    def slopes(self, beta: float) -> tuple[Array, Array]:
+        """Return of every sample the derivative of Σ ln P_β(x_i | the rest) by β, and minus the second derivative."""
+        m, v, h = self.model.natural, self.visible, self.hidden
+        assert h is not None
+        on_v, on_h = m.visible_bias + h @ m.weights.T, m.hidden_bias + v @ m.weights
+        if m.lateral is not None:
+            on_v = on_v + v @ m.lateral
+        score, curvature = np.zeros(len(v)), np.zeros(len(v))
+        for units, x, fields in ((m.visible_units, v, on_v), (m.hidden_units, h, on_h)):
+            if x.shape[1]:
+                score += (fields * (x - units.mean(beta * fields))).sum(axis=1)
+                curvature += (fields * units.response(beta * fields, fields)).sum(axis=1)
+        return score, curvature
+
+    def pseudo_likelihood(self) -> PseudoLikelihood:
+        """Return where the pseudo-likelihood, which is concave, is highest; infinity where it has no maximum.
+
+        It has none if every variable of nearly every sample is the one that its neighbours favour.
+        """
+        information = float(self.slopes(0.0)[1].mean())
+        if information == 0.0:
+            raise ValueError("the model has neither fields nor couplings: every β fits all samples")
+        low, high = -1.0 / math.sqrt(information), 1.0 / math.sqrt(information)
+        while self.slopes(high)[0].sum() > 0.0:
+            low, high = high, 2.0 * high
+            if float(self.slopes(high)[1].mean()) * high**2 < _FLAT:
+                return PseudoLikelihood(math.inf, math.inf)
+        while self.slopes(low)[0].sum() < 0.0:
+            low *= 2.0
+            if float(self.slopes(low)[1].mean()) * low**2 < _FLAT:
+                return PseudoLikelihood(-math.inf, math.inf)
+        for _ in range(100):
+            beta = 0.5 * (low + high)
+            low, high = (beta, high) if self.slopes(beta)[0].sum() > 0.0 else (low, beta)
+        score, curvature = self.slopes(beta)
+        error = float(score.std(ddof=1)) / math.sqrt(len(score)) / max(float(curvature.mean()), 1e-300)
+        return PseudoLikelihood(beta, error)
