@@ -81,7 +81,7 @@ def counted() -> Iterator[list[tuple[float, float]]]:
     own = drive.run
 
     def run(plan: Any, *others: Any) -> Any:
-        runs.append((plan.steps * plan.chains, plan.operations))
+        runs.append((plan.steps * plan.chains.count, plan.path.operations))
         return own(plan, *others)
 
     drive.run = run

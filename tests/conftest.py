@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
@@ -282,6 +282,11 @@ def quiet(fraction):
 def log_weights(plan, engine, threads=1):
     """ln W of every chain of a plan, run by this engine."""
     return drive.run(plan.settled(engine), threads, quiet)
+
+
+def with_mixture(plan, mixture):
+    """The plan on the path that starts from a mixture."""
+    return replace(plan, path=plan.path.from_mixture(mixture, "mixture"))
 
 
 @pytest.fixture

@@ -1,12 +1,11 @@
 """The GPU engine draws what the reference draws: kernels as C++ for the host here, on a GPU with `make test-gpu`."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import networkx as nx
 import numpy as np
 import pytest
-from conftest import log_weights, random_rbm
+from conftest import log_weights, random_rbm, with_mixture
 from cuda_host import HOST
 
 import marginalis as mg
@@ -14,7 +13,7 @@ from marginalis.engines import cuda, drive
 from marginalis.engines.cuda import general, large, lattice, resident, sites, small
 from marginalis.engines.plan import make_plan
 from marginalis.engines.recorder import Recorder
-from marginalis.engines.reference.loop import Path
+from marginalis.engines.reference.loop import Distributions
 from marginalis.paths.mixture import Mixture
 
 
@@ -138,10 +137,10 @@ def test_a_path_from_another_model_and_from_a_mixture(on):
     """A base with couplings, and one with components, on a graph that is not bipartite."""
     rng = np.random.default_rng(1)
     plan = make_plan(glass(), base=glass(seed=1), keep_whole=True, steps=20, chains=40, precision="double")
-    n = len(plan.base.visible)
-    coupled = replace(plan, start=rng.choice([-1.0, 1.0], size=(40, n)))
+    n = len(plan.path.base.visible)
+    coupled = plan.with_chains(start=rng.choice([-1.0, 1.0], size=(40, n)))
     plan = make_plan(glass(), keep_whole=True, method="ais", steps=20, chains=40, precision="double")
-    mixed = replace(plan, mixture=Mixture(rng.normal(size=3), rng.normal(size=(3, n))))
+    mixed = with_mixture(plan, Mixture(rng.normal(size=3), rng.normal(size=(3, n))))
     for path in (coupled, mixed):
         np.testing.assert_allclose(log_weights(path, "cuda"), log_weights(path, "numpy"), rtol=0, atol=1e-10)
 
@@ -157,11 +156,11 @@ def test_a_component_that_is_drawn(on, kind, precision):
         "categorical": mg.rbm(*(rng.normal(size=n) for n in ((6, 4), 6, 4)), units=("categorical:3", "categorical:2")),
     }[kind]
     plan = make_plan(model, keep_whole=True, method="ais", steps=20, chains=40, precision=precision)
-    sides = plan.oriented()[0].visible_bias, plan.oriented()[0].hidden_bias
+    sides = plan.path.end.visible_bias, plan.path.end.hidden_bias
     mixture = Mixture(rng.normal(size=3), *(rng.normal(scale=0.5, size=(3, len(x))) for x in sides))
-    forward = replace(plan, mixture=mixture)
-    start = Path(forward, range(40)).start()
-    for path in (forward, forward.reversed(start), replace(forward, populations=4, resample=0.9)):
+    forward = with_mixture(plan, mixture)
+    start = Distributions(forward, range(40)).start()
+    for path in (forward, forward.reversed(start), forward.with_chains(populations=4, resample_below=0.9)):
         close = 1e-10 if path.settled("cuda").precision == "double" else 2e-5
         np.testing.assert_allclose(log_weights(path, "cuda"), log_weights(path, "numpy"), rtol=0, atol=close)
 
@@ -197,7 +196,7 @@ def test_large_models(on, monkeypatch, method, base):
 def test_a_hundred_steps_in_single_precision(roomy, model):
     """Hardly a chain goes another way because of rounding."""
     plan = make_plan(model, steps=100, chains=128, seed=4, precision="single", engine="cuda")
-    assert plan.precision == "single"
+    assert plan.placement.precision == "single"
     apart = np.abs(log_weights(plan, "cuda") - log_weights(plan, "numpy"))
     assert np.mean(apart < 1e-3) >= 0.98
 
@@ -229,8 +228,8 @@ def test_single_precision_does_not_drift(roomy, name, base):
     few = 40 if name in ("large", "sites") else 300  # these take a logarithm for every four units
     steps, chains = (few, 32) if roomy is HOST else (30_000, 4096)
     plan = make_plan(DRIFTING[name], steps=steps, chains=chains, seed=3, base=base, precision="single", engine="cuda")
-    assert plan.precision == "single"
-    apart = log_weights(plan, "cuda") - log_weights(replace(plan, precision="double"), "cuda")
+    assert plan.placement.precision == "single"
+    apart = log_weights(plan, "cuda") - log_weights(plan.placed(precision="double"), "cuda")
     assert abs(np.median(apart)) < (1.2e-5 if roomy is HOST else 3e-5)
 
 
@@ -306,7 +305,7 @@ def test_records_on_the_way(on, monkeypatch, name):
     plan = make_plan(model, steps=4, chains=40, **options)
     runs = []
     for engine in ("numpy", "cuda"):
-        recorder = Recorder([1, 3, 4], plan.chains, lambda k, v: v, len(plan.oriented()[1].visible))
+        recorder = Recorder([1, 3, 4], plan.chains.count, lambda k, v: v, len(plan.path.start.visible))
         last = drive.run(plan.settled(engine), 1, lambda fraction: None, recorder)
         back = plan.reversed(recorder.values[-1], equilibration=2).settled(engine)
         runs.append((last, recorder, drive.run(back, 1, lambda fraction: None)))

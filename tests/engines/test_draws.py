@@ -71,15 +71,15 @@ def test_a_path_from_a_mixture_goes_to_the_reference(plans):
     model = couplings("spin")
     mg.estimate(model, steps=4, chains=20, base="quenches", draws="planes")
     assert plans[-1].mixture is not None
-    assert {plan.draws for plan in plans} == {"planes"}
+    assert {plan.placement.draws for plan in plans} == {"planes"}
     assert plans[-1].engine == "numpy"
 
 
 def test_second_opinions_have_kernels(plans, monkeypatch):
     monkeypatch.setattr("marginalis.planning.choose.soon", lambda *ignored: None)
     mg.estimate(mg.ising_grid((4, 4), coupling=0.3, periodic=True), draws="planes", chains=100)
-    asked = [plan for plan in plans if plan.mixture is not None]
-    assert {(plan.draws, plan.engine) for plan in asked} == {("words", "numba")}
+    asked = [plan for plan in plans if plan.path.mixture is not None]
+    assert {(plan.placement.draws, plan.placement.engine) for plan in asked} == {("words", "numba")}
     assert plans[-1].draws == "planes"
 
 

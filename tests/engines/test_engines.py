@@ -268,6 +268,6 @@ def test_chains_are_cut_into_parts_that_shrink_towards_the_end(chains, whole, le
 def test_a_plan_travels_without_what_it_has_kept_at_hand():
     plan = make_plan(random_rbm(np.random.default_rng(0), 6, 4), chains=16, steps=3)
     data = pickle.dumps(plan)
-    assert plan.oriented()[2]
-    assert plan.oriented()[0] is plan.oriented()[0]
+    assert plan.path.is_turned
+    assert plan.path.end is plan.path.end
     assert len(pickle.dumps(plan)) == len(data)

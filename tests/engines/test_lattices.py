@@ -51,7 +51,7 @@ def test_draw_for_draw(name, draws, monkeypatch):
     side = "mais-h" if MODELS[name].is_bipartite else "mais"
     for options in ({}, {"base": "biases", "first_chain": 5}, {"method": side}):
         plan = make_plan(MODELS[name], steps=30, chains=70, seed=3, draws=draws, **options)
-        assert plan.engine == "numba"
+        assert plan.placement.engine == "numba"
         assert type(drive.begin(plan).population(range(1))) is POPULATIONS[draws]
         slow, fast = (log_weights(plan, engine) for engine in ("numpy", "numba"))
         np.testing.assert_allclose(fast, slow, rtol=0, atol=1e-6 if draws == "words" else 1e-11)

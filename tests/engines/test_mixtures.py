@@ -1,12 +1,11 @@
 """Paths from mixtures with fields on both sides: exact path sums, both theorems, and the engines draw for draw."""
 
 import math
-from dataclasses import replace
 
 import networkx as nx
 import numpy as np
 import pytest
-from conftest import PathSums, log_weights, random_rbm, z_score
+from conftest import PathSums, log_weights, random_rbm, with_mixture, z_score
 
 import marginalis as mg
 from marginalis.engines.plan import make_plan
@@ -49,7 +48,7 @@ class MixtureSums(PathSums):
 
 def mixture_for(plan, seed=3, scale=0.5):
     rng = np.random.default_rng(seed)
-    model, _, _ = plan.oriented()
+    model = plan.path.end
     fields = [scale * rng.normal(size=(COMPONENTS, len(x))) for x in (model.visible_bias, model.hidden_bias)]
     return Mixture(rng.normal(size=COMPONENTS), *fields)
 
@@ -69,11 +68,11 @@ MODELS = {
 
 def planned(name, method, **options):
     plan = make_plan(MODELS[name], method=method, schedule=list(BETAS), keep_whole=True, **options)
-    return replace(plan, mixture=mixture_for(plan))
+    return with_mixture(plan, mixture_for(plan))
 
 
 def sums_of(plan):
-    return MixtureSums(plan.oriented()[0], BETAS, plan.mixture, plan.sweeps)
+    return MixtureSums(plan.path.end, BETAS, plan.path.mixture, plan.move.sweeps)
 
 
 def some(names, quick):
@@ -91,7 +90,7 @@ def test_moments_are_exact(name, method, engine):
     sums = sums_of(plan)
     exact = sums.ais() if method == "ais" else sums.mais_v()
     assert exact.mean == pytest.approx(COMPONENTS * math.exp(sums.log_z - sums.log_z0), rel=1e-9)
-    assert plan.log_z0 + math.log(exact.mean) == pytest.approx(mg.exact_log_z(MODELS[name]), abs=1e-9)
+    assert plan.path.log_z0 + math.log(exact.mean) == pytest.approx(mg.exact_log_z(MODELS[name]), abs=1e-9)
     found = log_weights(plan, engine, threads=2)
     assert abs(z_score(np.exp(found), exact.mean)) < 4.5
     assert abs(z_score(np.exp(2 * found), exact.second)) < 4.5
@@ -130,7 +129,7 @@ def test_the_reverse_process_has_exact_moments(name, method, sweeps):
     options = dict(transition="metropolis", sweeps=sweeps) if sweeps else {}
     plan = planned(name, method, chains=20_000, seed=2, **options)
     exact = sums_of(plan).reverse(method)
-    start, _ = sample_visible(plan.oriented()[0], 11, np.arange(20_000, dtype=np.uint64))
+    start, _ = sample_visible(plan.path.end, 11, np.arange(20_000, dtype=np.uint64))
     for engine in ("numpy", "numba") if name == "spin" and not sweeps else ("numpy",):
         found = log_weights(plan.reversed(start), engine, threads=2)
         assert abs(z_score(np.exp(found), exact.mean)) < 4.5
@@ -156,10 +155,10 @@ ANY = {
 def test_engines_agree_draw_for_draw(name, method):
     options = {"precision": "double"} if name == "double" else {}
     plan = make_plan(ANY[name], method=method, steps=30, chains=80, seed=3, **options)
-    plan = replace(plan, mixture=mixture_for(plan))
+    plan = with_mixture(plan, mixture_for(plan))
     slow, fast = (log_weights(plan, engine) for engine in ("numpy", "numba"))
     assert np.mean(np.abs(slow - fast) < 1e-3) >= 0.97
-    resampled = replace(plan, populations=5, resample=0.9)
+    resampled = plan.with_chains(populations=5, resample_below=0.9)
     slow, fast = (log_weights(resampled, engine) for engine in ("numpy", "numba"))
     assert np.mean(np.abs(slow - fast) < 1e-3) >= 0.8
 
@@ -167,12 +166,12 @@ def test_engines_agree_draw_for_draw(name, method):
 @pytest.mark.parametrize("name", some(("wheel", "dense", "potts", "potts on a ring", "gaussian"), ("potts on a ring",)))
 def test_any_graph_is_unbiased(name):
     plan = make_plan(ANY[name], steps=10, chains=20_000, seed=1)
-    plan = replace(plan, mixture=mixture_for(plan))
+    plan = with_mixture(plan, mixture_for(plan))
     found = log_weights(plan, "numba", 2)
-    assert abs(z_score(np.exp(found + plan.log_z0 - mg.exact_log_z(ANY[name])), 1.0)) < 4.5
-    start, _ = sample_visible(plan.oriented()[0], 11, np.arange(20_000, dtype=np.uint64))
+    assert abs(z_score(np.exp(found + plan.path.log_z0 - mg.exact_log_z(ANY[name])), 1.0)) < 4.5
+    start, _ = sample_visible(plan.path.end, 11, np.arange(20_000, dtype=np.uint64))
     back = log_weights(plan.reversed(start), "numba", 2)
-    assert abs(z_score(np.exp(back - plan.log_z0 + mg.exact_log_z(ANY[name])), 1.0)) < 4.5
+    assert abs(z_score(np.exp(back - plan.path.log_z0 + mg.exact_log_z(ANY[name])), 1.0)) < 4.5
 
 
 @pytest.mark.parametrize("method", ["mais-v", "mais-h", "ais"])
@@ -180,9 +179,9 @@ def test_tables_find_the_fields_of_many_components(method):
     rng = np.random.default_rng(0)
     model = random_rbm(rng, 150, 130, units="binary", scale=0.1)
     plan = make_plan(model, method=method, steps=10, chains=48, seed=3)
-    sides = plan.oriented()[0].visible_bias, plan.oriented()[0].hidden_bias
+    sides = plan.path.end.visible_bias, plan.path.end.hidden_bias
     mixture = Mixture(rng.normal(size=37), *(rng.normal(scale=0.3, size=(37, len(x))) for x in sides))
-    plan = replace(plan, mixture=mixture)
+    plan = with_mixture(plan, mixture)
     assert np.allclose(log_weights(plan, "numpy"), log_weights(plan, "numba"), atol=1e-4)
     start = rng.integers(2, size=(48, len(sides[0]))).astype(float)
     back = plan.reversed(start)

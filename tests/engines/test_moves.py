@@ -10,7 +10,7 @@ from scipy import stats
 
 import marginalis as mg
 from marginalis.engines.plan import make_plan
-from marginalis.engines.reference.loop import Path
+from marginalis.engines.reference.loop import Distributions
 from marginalis.engines.reference.moves import metropolis
 
 LINEAR5 = np.linspace(0, 1, 6)
@@ -52,13 +52,13 @@ def test_theorems_hold_for_metropolis():
 def test_leaves_the_target_invariant(units):
     model = random_rbm(np.random.default_rng(9), 3, 4, units=units, scale=0.9)
     plan = make_plan(model, method="mais-v", steps=5, chains=30_000, seed=7, transition="metropolis", sweeps=2)
-    path = Path(plan, range(plan.chains))
+    path = Distributions(plan, range(plan.chains.count))
     sums = PathSums(model, plan.betas)
     p = np.exp(sums.marginal(3) - np.logaddexp.reduce(sums.marginal(3)))
-    v = sums.v_states[np.random.default_rng(0).choice(len(p), size=plan.chains, p=p)]
+    v = sums.v_states[np.random.default_rng(0).choice(len(p), size=plan.chains.count, p=p)]
     moved = metropolis(path, 3, v, path.fields(v))
     counts = (moved[:, None] == sums.v_states).all(axis=2).sum(axis=0)
-    assert stats.chisquare(counts, p * plan.chains).pvalue > 1e-5
+    assert stats.chisquare(counts, p * plan.chains.count).pvalue > 1e-5
 
 
 def models():

@@ -35,7 +35,7 @@ def test_every_population_is_unbiased(name, method):
     plan = make_plan(model, method=method, steps=6, chains=30_000, populations=3000, resample=0.9, seed=4)
     w = drive.run(plan, 2, lambda fraction: None)
     assert len(w) == 3000
-    truth = mg.exact_log_z(model) - plan.base.log_z(model)
+    truth = mg.exact_log_z(model) - plan.path.base.log_z(model)
     assert abs(z_score(np.exp(w - truth), 1.0)) < 4.5
 
 

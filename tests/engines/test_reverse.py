@@ -17,7 +17,7 @@ LINEAR5 = np.linspace(0, 1, 6)
 
 def reverse_weights(model, method, chains, engine="numba", **options):
     plan = make_plan(model, method=method, steps=5, chains=chains, seed=3, keep_whole=True, **options)
-    start, _ = sample_visible(plan.oriented()[0], 11, np.arange(chains, dtype=np.uint64))
+    start, _ = sample_visible(plan.path.end, 11, np.arange(chains, dtype=np.uint64))
     return log_weights(plan.reversed(start), engine, threads=2)
 
 
@@ -52,7 +52,7 @@ def test_reverse_sweeps_go_backwards(engine, chains):
     plan = make_plan(model, method="mais-v", steps=5, chains=chains, transition="metropolis", seed=3, keep_whole=True)
     start, _ = sample_visible(model, 11, np.arange(chains, dtype=np.uint64))
     back = plan.reversed(start)
-    right, wrong = (log_weights(x, engine, 2) for x in (back, replace(back, remainder=plan.remainder)))
+    right, wrong = (log_weights(x, engine, 2) for x in (back, replace(back, path=plan.path)))
     assert abs(z_score(right, exact)) < 4.5
     assert abs(z_score(wrong, exact)) > 7.0
 
@@ -108,6 +108,6 @@ def test_every_chain_starts_from_its_own_sample():
 def test_reverse_plan_has_its_own_uniforms():
     plan = make_plan(moments_model(), method="mais-v", steps=4, chains=10, seed=7)
     back = plan.reversed(np.ones((6, 3)), 2)
-    assert back.seed == stream(7, REVERSE) != plan.seed
+    assert back.chains.seed == stream(7, REVERSE) != plan.chains.seed
     assert back.betas.tolist() == [1, 1, 1, 0.75, 0.5, 0.25, 0]
-    assert (back.chains, back.first_chain) == (6, 0)
+    assert (back.chains.count, back.chains.first) == (6, 0)

@@ -11,7 +11,7 @@ from conftest import PathSums, random_rbm
 import marginalis as mg
 from marginalis.engines import drive
 from marginalis.engines.plan import make_plan
-from marginalis.engines.reference.loop import Path
+from marginalis.engines.reference.loop import Distributions
 from marginalis.engines.reference.moves import gibbs
 
 
@@ -48,9 +48,9 @@ def stays(v, sums, p):
 def test_reference_kernel_leaves_target_invariant(units):
     model = random_rbm(np.random.default_rng(9), 3, 4, units=units, scale=0.9)
     plan = make_plan(model, method="mais-v", steps=5, chains=30_000, seed=7)
-    path = Path(plan, range(plan.chains))
+    path = Distributions(plan, range(plan.chains.count))
     sums = PathSums(model, plan.betas)
-    index, p = start_at_target(sums, 3, plan.chains)
+    index, p = start_at_target(sums, 3, plan.chains.count)
     v = sums.v_states[index]
     moved = gibbs(path, 3, v, path.fields(v))
     assert (moved != v).any()
@@ -63,11 +63,11 @@ def test_reference_kernel_leaves_target_invariant(units):
 def test_fast_kernels_leave_target_invariant(name, method):
     model = MODELS[name](np.random.default_rng(9))
     plan = make_plan(model, method=method, steps=5, chains=60_000, seed=7, keep_whole=True)
-    assert not plan.oriented()[2]
+    assert not plan.path.is_turned
     sums = PathSums(model, plan.betas)
-    index, p = start_at_target(sums, 3, plan.chains)
+    index, p = start_at_target(sums, 3, plan.chains.count)
     started = replace(plan.settled("numba"), start=sums.v_states[index])
-    population = drive.begin(started).population(range(plan.chains))
+    population = drive.begin(started).population(range(plan.chains.count))
     assert np.array_equal(population.states(), started.start)
     population.step = 2  # the next move is that of step 3
     population.advance(3)

@@ -13,7 +13,7 @@ from scipy import stats
 
 import marginalis as mg
 from marginalis.engines.plan import make_plan
-from marginalis.engines.reference.loop import Path
+from marginalis.engines.reference.loop import Distributions
 from marginalis.engines.reference.moves import gibbs
 from marginalis.models.units import BINARY, SPIN, Categorical, Gaussian, Units, parse_units
 
@@ -145,12 +145,12 @@ def test_moments_on_categorical_models(method, visible, hidden, n, m):
 def test_categorical_kernels_leave_the_target_invariant(visible, hidden, n, m):
     model = potts_rbm(4, (visible, hidden), n, m)
     plan = make_plan(model, method="mais-v", steps=4, chains=30_000)
-    sums, path = PathSums(model, plan.betas), Path(plan, range(plan.chains))
+    sums, path = PathSums(model, plan.betas), Distributions(plan, range(plan.chains.count))
     p = np.exp(sums.marginal(2) - np.logaddexp.reduce(sums.marginal(2)))
-    v = sums.v_states[np.random.default_rng(0).choice(len(p), size=plan.chains, p=p)]
+    v = sums.v_states[np.random.default_rng(0).choice(len(p), size=plan.chains.count, p=p)]
     moved = gibbs(path, 2, v, path.fields(v))
     counts = (moved[:, None] == sums.v_states).all(axis=2).sum(axis=0)
-    assert stats.chisquare(counts, p * plan.chains).pvalue > 1e-5
+    assert stats.chisquare(counts, p * plan.chains.count).pvalue > 1e-5
 
 
 def gaussian_rbm(units, seed=0, temperature=0.8):
@@ -184,7 +184,7 @@ def test_gaussian_kernels_leave_the_target_invariant(units):
     model = gaussian_rbm(units)
     n = 40_000
     plan = make_plan(model, method="mais-v", steps=3, chains=n)
-    path = Path(plan, range(n))
+    path = Distributions(plan, range(n))
     w, b, c = (x / model.temperature for x in (model.weights, model.visible_bias, model.hidden_bias))
     gamma = model.natural.visible_units.gamma
     rng = np.random.default_rng(5)

@@ -58,12 +58,12 @@ def test_a_path_from_model_to_model_gives_the_ratio(name, method):
     start, end = PAIRS[name](rng)
     options = dict(method=method, steps=20, chains=4000, precision="double", keep_whole=True, seed=5)
     plan = make_plan(end, base=coupled_base(start, end), **options)
-    base = plan.base
+    base = plan.path.base
     assert base.is_coupled
-    sums = PathSums(plan.model.with_natural(base.weights, base.visible, base.hidden, base.lateral), [0.0, 1.0])
+    sums = PathSums(plan.path.model.with_natural(base.weights, base.visible, base.hidden, base.lateral), [0.0, 1.0])
     assert sums.log_z + base.offset == pytest.approx(log_z(start), rel=1e-12)
     law = np.exp(sums.marginal(1) - sums.log_z)
-    plan = replace(plan, start=sums.v_states[rng.choice(len(law), size=plan.chains, p=law)])
+    plan = plan.with_chains(start=sums.v_states[rng.choice(len(law), size=plan.chains.count, p=law)])
     slow, fast = (log_weights(plan, engine) for engine in ("numpy", "numba"))
     assert np.mean(np.abs(slow - fast) < 1e-9) >= 0.97
     assert abs(z_score(np.exp(slow - log_z(end) + log_z(start)), 1.0)) < 4.5

@@ -1,11 +1,9 @@
 """Mixtures of quenches, and the second opinion: what no chain of the plain path sees is found or told."""
 
-from dataclasses import replace
-
 import networkx as nx
 import numpy as np
 import pytest
-from conftest import random_rbm, z_score
+from conftest import random_rbm, with_mixture, z_score
 
 import marginalis as mg
 from marginalis.engines import drive
@@ -44,20 +42,20 @@ MODELS = {
 def test_paths_from_a_mixture_are_unbiased_on_both_engines(name, method):
     model = MODELS[name]
     rng = np.random.default_rng(3)
-    features = len(make_plan(model, method=method).oriented()[0].visible_bias)
+    features = make_plan(model, method=method).path.width
     mixture = Mixture(rng.normal(size=5), rng.normal(size=(5, features)))
     slow, fast = (
         drive.run(
-            replace(make_plan(model, method=method, steps=20, chains=64, seed=3, engine=engine), mixture=mixture),
+            with_mixture(make_plan(model, method=method, steps=20, chains=64, seed=3, engine=engine), mixture),
             1,
             quiet,
         )
         for engine in ("numpy", "numba")
     )
     assert np.mean(np.abs(slow - fast) < 1e-3) >= 0.97
-    plan = replace(make_plan(model, method=method, steps=10, chains=20_000, seed=1), mixture=mixture)
+    plan = with_mixture(make_plan(model, method=method, steps=10, chains=20_000, seed=1), mixture)
     w = drive.run(plan, 2, quiet)
-    assert abs(z_score(np.exp(w + plan.log_z0 - mg.exact_log_z(model)), 1.0)) < 4.5
+    assert abs(z_score(np.exp(w + plan.path.log_z0 - mg.exact_log_z(model)), 1.0)) < 4.5
 
 
 def test_a_mixture_finds_what_its_rows_hold():
@@ -134,7 +132,7 @@ def test_a_small_model_is_summed_for_a_second_opinion():
     plan = panel.choose()
     assert [x.name for x in panel.opinions] == ["uniform", "an exact sum"]
     assert panel.opinions[1].log_z == pytest.approx(mg.exact_log_z(MODELS["rbm"]), abs=1e-9)
-    assert plan.mixture is None
+    assert plan.path.mixture is None
 
 
 def test_what_an_exact_sum_convicts_is_run_again_or_said(monkeypatch):
@@ -158,7 +156,7 @@ def test_a_mixture_fitted_to_weighted_ends_is_more_even():
     plan = panel.choose()
     first, *_, last = (x for x in panel.opinions if x.name.startswith("quenches"))
     assert last.unevenness < 0.5 * first.unevenness
-    assert plan.mixture is not None
+    assert plan.path.mixture is not None
     exact = mg.exact_log_z(model)
     found = mg.estimate(model, tolerance=0.02, seed=1)
     assert found.base == "quenches"

@@ -259,7 +259,7 @@ def test_a_budget_does_not_pay_for_the_start(monkeypatch):
     now, run = [0.0], work.run_plan
 
     def slow(plan, *rest):
-        now[0] += 100.0 if plan.chains == 1 else 0.0  # the first look
+        now[0] += 100.0 if plan.chains.count == 1 else 0.0  # the first look
         return run(plan, *rest)
 
     class Clock:
@@ -291,4 +291,4 @@ def test_single_precision_gives_way(monkeypatch, plans):
     monkeypatch.setattr(placement, "_SINGLE", 1e-2)
     r = mg.estimate(rbm_gaussian(8, 12, temperature=0.2), tolerance=0.05, base="uniform")
     assert half_width(r) <= 0.05
-    assert {plan.precision for plan in plans[2:]} == {"double"}
+    assert {plan.placement.precision for plan in plans[2:]} == {"double"}

@@ -132,18 +132,18 @@ def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOption
         plans = [first, *(_between(a, b, k, first, given, t) for t, (a, b, k) in gaps)]
         rows, states, weights = [], None, None
         for t, plan in enumerate(plans):
-            log_weights, states, weights = _carry(replace(plan, start=states, start_log_weights=weights), workers)
+            log_weights, states, weights = _carry(plan.with_chains(start=states, start_log_weights=weights), workers)
             rows.append(log_weights)
             tick((t + 1) / len(plans))
     total = replace(first, betas=np.zeros(1 + sum(plan.steps for plan in plans)))
     record = Record.of(total, time.perf_counter() - begin, workers.names)
     return Along(
         np.array(rows),
-        first.log_z0,
+        first.path.log_z0,
         record,
         tuple(own),
         tuple(named),
-        unseen_share(first.remainder.model, first.remainder.base, first.chains),
+        unseen_share(first.path.part, first.path.start, first.chains.count),
     )
 
 
@@ -162,16 +162,16 @@ def _between(a: MRF, b: MRF, steps: int, first: Plan, given: PlanOptions, t: int
     """Return the plan from model t − 1 to model t: method and chains of the first run, uniforms of its own."""
     options = given.copy()
     options["base"], options["steps"] = coupled_base(a, b), steps
+    options["method"] = first.method_name  # type: ignore[typeddict-item]
     plan = make_plan(b, keep_whole=True, **options)
-    seed = stream(first.seed, SEQUENCE + t)
-    return replace(plan, method=first.method, seed=seed, chains=first.chains, mixture=None, base_name="model")
+    return plan.with_chains(seed=stream(first.chains.seed, SEQUENCE + t), count=first.chains.count)
 
 
 def _carry(plan: Plan, workers: Workers) -> tuple[Array, Array, Array]:
     """Run a plan; return the log-weights of its populations, and the states and log-weights of its chains."""
-    recorder = Recorder([plan.steps], plan.chains, the_states, len(plan.oriented()[0].visible_bias))
+    recorder = Recorder([plan.steps], plan.chains.count, the_states, plan.path.width)
     log_weights = drive.run(plan, workers, lambda fraction: None, recorder)
-    return log_weights, recorder.values[0], recorder.log_weights[0] + plan.remainder.log_ratio
+    return log_weights, recorder.values[0], recorder.log_weights[0] + plan.path.exact_log_ratio
 
 
 def _steps_to(model: MRF, given: PlanOptions, workers: Workers) -> int:
@@ -184,8 +184,7 @@ def _steps_to(model: MRF, given: PlanOptions, workers: Workers) -> int:
 
 def _pilot(plan: Plan, states: Array | None, workers: Workers) -> tuple[Array, Array]:
     """Run a few chains of a plan from a stream of their own; return their log-weights and states."""
-    seed = stream(plan.seed, PILOT)
-    few = replace(plan, chains=_PILOT_CHAINS, first_chain=0, seed=seed, resample=0.0, populations=0, start=states)
+    few = plan.pilot(PILOT, _PILOT_CHAINS, start=states)
     return _carry(few, workers.for_pilot(few))[:2]
 
 

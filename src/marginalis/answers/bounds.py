@@ -239,10 +239,10 @@ def bound(
         moves = plan.steps if equilibration is None else whole(equilibration, "equilibration", 0, 2**31)
         recorder = None
         if source == "approximate":  # the ends of the chains are wanted
-            recorder = Recorder([plan.steps], plan.chains, the_states, len(plan.oriented()[0].visible_bias))
+            recorder = Recorder([plan.steps], plan.chains.count, the_states, plan.path.width)
         forward = run_plan(plan, workers, lambda fraction: tick(fraction / 2), recorder)
         if recorder is not None:
-            start = _resampled(forward.log_weights, recorder.values[0], plan.seed)
+            start = _resampled(forward.log_weights, recorder.values[0], plan.chains.seed)
         if start is None:  # all of it is summed exactly
             return _bounds(forward, -forward.log_weights, source, level, begin)
         back = plan.reversed(start, moves if source == "approximate" else 0)
@@ -256,19 +256,18 @@ def _bounds(forward: Estimate, reverse: Array, source: str, level: float, begin:
 
 def _samples(plan: Plan, samples: Any) -> tuple[Array | None, str]:
     """Return states of the sampled side for the reverse chains, if there are any yet, and where they come from."""
-    if plan.remainder.model is None:
+    if plan.path.part is None:
         return None, "exact"
     if samples is not None:
         return _given(plan, samples), "given"
-    chains = np.arange(plan.chains, dtype=np.uint64) + np.uint64(plan.first_chain)
-    drawn = sample_visible(plan.oriented()[0], stream(plan.seed, REVERSE), chains)
+    drawn = sample_visible(plan.path.end, stream(plan.chains.seed, REVERSE), plan.chains.numbers)
     return (None, "approximate") if drawn is None else (drawn[0], f"exact, by {drawn[1]}")
 
 
 def _given(plan: Plan, samples: Any) -> Array:
     """Return the states of the sampled side in given samples; a hidden side that is not given is drawn from P(h|v)."""
     pair = isinstance(samples, tuple) and len(samples) == 2 and all(np.ndim(side) == 2 for side in samples)
-    model, natural = plan.model, plan.model.natural
+    model, natural = plan.path.model, plan.path.model.natural
     table = visible_table(model, samples[0] if pair else samples, "samples")
     rows = np.asarray(table.toarray() if sp.issparse(table) else table, dtype=np.float64)
     visible, hidden = split_rows(model, rows, argument="samples")
@@ -280,13 +279,13 @@ def _given(plan: Plan, samples: Any) -> Array:
         if hidden.shape[1] not in (features, model.n_hidden):
             raise ValueError(f"hidden samples has {hidden.shape[1]} columns; the model has {features}")
         hidden = features_of(model.hidden_units, hidden, features, argument="hidden samples")
-    if plan.method != "mais-h":
+    if not plan.path.is_turned:
         return visible
     if hidden is not None:
         return hidden
     fields = natural.hidden_bias + visible @ natural.weights
     chains = np.arange(len(visible), dtype=np.uint64)
-    u = uniforms(stream(plan.seed, REVERSE), chains, 0, TARGET, model.n_hidden)
+    u = uniforms(stream(plan.chains.seed, REVERSE), chains, 0, TARGET, model.n_hidden)
     return natural.hidden_units.draw(fields, u)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Unpack
 
@@ -157,10 +157,9 @@ def difference(a: Any, b: Any, **options: Unpack[RunOptions]) -> Difference:
         given["steps"] = _DEFAULT_STEPS
     with at_work(chosen, "difference", first, last) as (workers, tick):
         plan = make_plan(last, keep_whole=True, **given)
-        plan = replace(plan, base_name="model")
         at_a, weights_a, from_a = _samples(first, plan, workers, 0)
         at_b, weights_b, from_b = _samples(last, plan, workers, 1)
-        forward = run_plan(replace(plan, start=at_a), workers, _part(tick, 0))
+        forward = run_plan(plan.with_chains(start=at_a), workers, _part(tick, 0))
         reverse = run_plan(plan.reversed(at_b), workers, _part(tick, 1))
     return Difference(
         forward_log_weights=forward.log_weights,
@@ -179,17 +178,24 @@ def _part(tick: Tick, half: int) -> Tick:
 
 def _samples(model: MRF, plan: Plan, workers: Workers, end: int) -> tuple[Array, Array | None, str]:
     """Return states of the sampled side at one end of the path, their log-weights, and where they come from."""
-    turned = model.transposed() if plan.method == "mais-h" else model
-    chains = np.arange(plan.chains, dtype=np.uint64) + np.uint64(plan.first_chain)
-    seed = stream(stream(plan.seed, REVERSE), 16 + end)
-    drawn = sample_visible(turned, seed, chains)
+    turned = model.transposed() if plan.path.is_turned else model
+    seed = stream(stream(plan.chains.seed, REVERSE), 16 + end)
+    drawn = sample_visible(turned, seed, plan.chains.numbers)
     if drawn is not None:
         return drawn[0], None, f"exact, by {drawn[1]}"
-    annealed = replace(
-        make_plan(model, keep_whole=True, steps=1000, chains=plan.chains, seed=seed, precision="double"),
-        method=plan.method,
+    method: Any = plan.method
+    if method == "mais" and model.is_bipartite:
+        method = "mais-h" if plan.path.is_turned else "mais-v"
+    annealed = make_plan(
+        model,
+        keep_whole=True,
+        method=method,
+        steps=1000,
+        chains=plan.chains.count,
+        seed=seed,
+        precision="double",
     )
-    recorder = Recorder([annealed.steps], annealed.chains, the_states, len(turned.visible_bias))
+    recorder = Recorder([annealed.steps], annealed.chains.count, the_states, len(turned.visible_bias))
     log_weights = run_plan(annealed, workers, lambda fraction: None, recorder).log_weights
     return recorder.values[0][_ancestors(log_weights)], log_weights, "approximate"
 

@@ -268,9 +268,9 @@ def run_plan(plan: Plan, workers: Workers, tick: Tick, recorder: Recorder | None
         log_weights = drive.run(plan, workers, tick, recorder)
     if not np.isfinite(log_weights).all():
         raise ValueError("the log-weights are not finite: the parameters are too large for floating point")
-    unseen = unseen_share(plan.remainder.model, plan.remainder.base, plan.chains)
+    unseen = unseen_share(plan.path.part, plan.path.start, plan.chains.count)
     record = Record.of(plan, time.perf_counter() - start, workers.names)
-    weights = Weights(frozen(log_weights), plan.log_z0, unseen=unseen, of=record.weights_of)
+    weights = Weights(frozen(log_weights), plan.path.log_z0, unseen=unseen, of=record.weights_of)
     return Estimate(
         weights=replace(weights, rounding=rounding_of(plan, log_weights, weights.log_z)),
         record=record,
@@ -281,9 +281,9 @@ def run_plan(plan: Plan, workers: Workers, tick: Tick, recorder: Recorder | None
 
 def _warnings_of_base(plan: Plan) -> tuple[str, ...]:
     """What can be seen before the run, and not in its weights."""
-    if plan.remainder.model is None or not (held := held_variables(plan.remainder.model, plan.remainder.base)):
+    if plan.path.part is None or not (held := held_variables(plan.path.end, plan.path.start)):
         return ()
     return (
-        f"the base holds {held} of {plan.remainder.model.n_variables} variables in one state, in which the couplings "
+        f"the base holds {held} of {plan.path.end.n_variables} variables in one state, in which the couplings "
         "need not leave them: what lies elsewhere is missed without a sign in the weights; start from base='uniform'",
     )

@@ -78,7 +78,7 @@ def estimate_knowing(
                 plan = plan.resampled(given["populations"])
         else:
             plan = plan_with_pilots(model, workers, keep_whole=record, **given)
-        recorder = Recorder(recorded_steps(plan), plan.chains) if record else None
+        recorder = Recorder(recorded_steps(plan), plan.chains.count) if record else None
         result = run_plan(plan, workers, tick, recorder)
         if panel is not None:
             better = panel.another(result, plan)
@@ -87,12 +87,12 @@ def estimate_knowing(
             result = panel.noted(result)
     if recorder is not None:
         betas = plan.betas[recorder.steps]
-        log_weights = recorder.log_weights + betas[:, None] * plan.remainder.log_ratio
+        log_weights = recorder.log_weights + betas[:, None] * plan.path.exact_log_ratio
         result = replace(result, curve=Curve(betas, log_weights, result.log_z0, result.unseen))
     return result.took(time.perf_counter() - begin)
 
 
 def recorded_steps(plan: Plan) -> NDArray[np.int64]:
     """Return all steps, or as many evenly spread ones as a quarter of a GiB of log-weights has room for."""
-    room = max(2, _RECORD_BYTES // (8 * plan.chains))
+    room = max(2, _RECORD_BYTES // (8 * plan.chains.count))
     return np.unique(np.linspace(1, plan.steps, min(room, plan.steps)).round().astype(np.int64))

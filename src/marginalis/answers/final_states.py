@@ -44,12 +44,13 @@ class FinalStates:
     @property
     def groups(self) -> int:
         """Number of independent chains, or of populations where they were resampled."""
-        return self.plan.populations or self.plan.chains
+        return self.plan.chains.populations or self.plan.chains.count
 
     @property
     def doubts(self) -> tuple[str, ...]:
         """What is wrong with the weights for a weighted mean, which is a ratio and biased where they are uneven."""
-        share, least = self.estimate.ess / self.groups, _LEAST_OF_POPULATIONS if self.plan.populations else _LEAST
+        share = self.estimate.ess / self.groups
+        least = _LEAST_OF_POPULATIONS if self.plan.chains.populations else _LEAST
         if share >= least or self.groups == 1:
             return ()
         of = f"{self.groups} {self.estimate.ess_of}"
@@ -63,10 +64,11 @@ class FinalStates:
     def hidden(self, move: int) -> Array:
         """Draw the summed-out side from P(h|v): the h of the joint state that AIS would go on from."""
         natural, plan = self.model.natural, self.plan
-        chains = np.arange(plan.chains, dtype=np.uint64) + np.uint64(plan.first_chain)
+        chains = plan.chains.numbers
         step = plan.steps - len(self.visible) + 1 + move
         return natural.hidden_units.draw(
-            self.fields(move), uniforms(plan.seed, chains, step, JOINT, self.model.n_hidden, plan.draws)
+            self.fields(move),
+            uniforms(plan.chains.seed, chains, step, JOINT, self.model.n_hidden, plan.placement.draws),
         )
 
     def visible_means(self, move: int, hidden: Array) -> Array:
@@ -175,12 +177,12 @@ def final_states(model: MRF, moves: int | None, workers: Workers, tick: Tick, gi
 
 
 def _run(plan: Plan, moves: int | None, workers: Workers, tick: Tick) -> FinalStates:
-    model = plan.oriented()[0]
+    model = plan.path.end
     width = len(model.visible_bias)
     if moves is None:
-        moves = min(MOVES, max(1, _STATE_BYTES // (8 * plan.chains * model.n_features)))
+        moves = min(MOVES, max(1, _STATE_BYTES // (8 * plan.chains.count * model.n_features)))
     last = plan.steps
-    plan = replace(plan, betas=np.append(plan.betas, np.ones(moves - 1))).settled(plan.engine)
-    recorder = Recorder(np.arange(last, last + moves), plan.chains, the_states, width)
+    plan = plan.with_steps(np.append(plan.betas, np.ones(moves - 1)))
+    recorder = Recorder(np.arange(last, last + moves), plan.chains.count, the_states, width)
     estimate = run_plan(plan, workers, tick, recorder)
     return FinalStates(plan, estimate, model, recorder.values, recorder.log_weights)

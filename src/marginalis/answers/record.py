@@ -41,19 +41,19 @@ class Record:
     def of(cls, plan: Plan, seconds: float, machines: str = "") -> Record:
         """Return the record of a run."""
         return cls(
-            model=model_digest(plan.model),
-            variables=plan.model.n_variables,
-            method=plan.method,
+            model=model_digest(plan.path.model),
+            variables=plan.path.model.n_variables,
+            method=plan.method_name,
             steps=plan.steps,
             schedule=plan.schedule,
-            base=plan.base_name,
-            transition=plan.transition,
-            engine=plan.engine,
-            precision=plan.precision,
-            runs=((plan.seed, plan.first_chain, plan.chains),),
+            base=plan.path.name,
+            transition=plan.move.kind,
+            engine=plan.placement.engine,
+            precision=plan.placement.precision,
+            runs=((plan.chains.seed, plan.chains.first, plan.chains.count),),
             seconds=seconds,
-            populations=plan.populations,
-            draws=plan.draws,
+            populations=plan.chains.populations,
+            draws=plan.placement.draws,
             machines=machines,
         )
 

@@ -104,7 +104,7 @@ def _chosen(states: FinalStates, n: int, seed: int) -> Samples:
     rows = states.in_order(states.visible[0], states.hidden(0))[found]
     note = (
         f"approximate: {n} states chosen from {len(weights)} weighted chains "
-        f"(effective number {states.estimate.ess:.1f}{' populations' if states.plan.populations else ''}), "
+        f"(effective number {states.estimate.ess:.1f}{' populations' if states.plan.chains.populations else ''}), "
         f"{len(np.unique(found))} of them different"
     )
     return Samples(rows, False, "annealing", (note, *states.estimate.warnings, *states.doubts))

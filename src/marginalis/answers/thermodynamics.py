@@ -134,14 +134,14 @@ def thermodynamics(
         plan = plan_with_pilots(hot, workers, keep_whole=True, **plan_options(chosen))
         inner = places[places > 0.0]
         path = np.union1d(plan.betas, inner)
-        plan = replace(plan, betas=np.repeat(path, np.where(np.isin(path, inner), stay, 1))).settled(plan.engine)
+        plan = plan.with_steps(np.repeat(path, np.where(np.isin(path, inner), stay, 1)))
         stops = np.searchsorted(plan.betas, inner)[:, None] + np.arange(stay)
-        recorder = Recorder(stops.ravel(), plan.chains, _Energies(plan), 3, group=stay)
+        recorder = Recorder(stops.ravel(), plan.chains.count, _Energies(plan), 3, group=stay)
         if len(inner):
             run_plan(plan, workers, tick, recorder)
-    offset = plan.model.natural.offset
-    widest = range_of_change(plan.model, plan.base)
-    log_z0 = plan.base.log_z(plan.model)
+    offset = plan.path.model.natural.offset
+    widest = range_of_change(plan.path.model, plan.path.base)
+    log_z0 = plan.path.base.log_z(plan.path.model)
     rows = [_at_infinity(plan, log_z0)] if places[0] == 0.0 else []
     doubtful = []
     for x, log_weights, values in zip(inner, recorder.log_weights, recorder.values, strict=True):
@@ -151,7 +151,7 @@ def thermodynamics(
             doubtful.append(x * largest)
     names = [name + end for name in QUANTITIES for end in ("", "_error")] + ["ess"]
     table = np.array(rows)[back].T
-    if not np.isfinite(table[:8:2]).all() or (plan.chains > 1 and not np.isfinite(table).all()):
+    if not np.isfinite(table[:8:2]).all() or (plan.chains.count > 1 and not np.isfinite(table).all()):
         raise ValueError("energies or heat capacities are not finite: the parameters are too large for floating point")
     columns = dict(zip(names, table, strict=True))
     warnings: tuple[str, ...] = ()
@@ -198,7 +198,7 @@ class _Energies:
     """Mean of A = −H/T given a state of the sampled side, its square, and the variance, under the β_k of a plan."""
 
     def __init__(self, plan: Plan) -> None:
-        model, _, _ = plan.oriented()
+        model = plan.path.end
         natural = model.natural
         self.betas, self.units = plan.betas, natural.hidden_units
         self.b, self.c, self.weights = natural.visible_bias, natural.hidden_bias, natural.weights
@@ -280,11 +280,11 @@ def _error(influence: Array) -> float:
 @np.errstate(over="ignore", invalid="ignore")
 def _at_infinity(plan: Plan, log_z0: float) -> list[float]:
     """Return the same at β = 0, where all variables are independent: exact."""
-    natural = plan.model.natural
+    natural = plan.path.model.natural
     v = natural.visible_units.mean(np.zeros((1, len(natural.visible_bias))))
     h = natural.hidden_units.mean(np.zeros((1, len(natural.hidden_bias))))
     product = v @ natural.visible_bias + (h * (natural.hidden_bias + v @ natural.weights)).sum(axis=1)
     if natural.lateral is not None:
         product = product + 0.5 * (v * (v @ natural.lateral)).sum(axis=1)
-    energy = -(float(product[0]) + natural.offset) * plan.model.temperature
-    return [log_z0, 0.0, energy, 0.0, log_z0, 0.0, 0.0, 0.0, float(plan.chains)]
+    energy = -(float(product[0]) + natural.offset) * plan.path.model.temperature
+    return [log_z0, 0.0, energy, 0.0, log_z0, 0.0, 0.0, 0.0, float(plan.chains.count)]

@@ -295,7 +295,7 @@ def _facts_of_factors(model: FactorModel) -> dict[str, Any]:
 
 def _summed_out(model: MRF) -> int:
     """Return the number of variables that mAIS sums out at every step."""
-    return {"mais-v": model.n_hidden, "mais-h": model.n_visible}.get(make_plan(model).method, model.n_hidden)
+    return {"mais-v": model.n_hidden, "mais-h": model.n_visible}.get(make_plan(model).method_name, model.n_hidden)
 
 
 def _facts(model: MRF) -> dict[str, Any]:

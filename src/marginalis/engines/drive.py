@@ -33,9 +33,9 @@ _MOST_BYTES = 1 << 25  # that a part of a run sends back
 
 def begin(plan: Plan) -> Begun:
     """Lay a plan out for its engine."""
-    if plan.engine == "numpy":
+    if plan.placement.engine == "numpy":
         return Begun(lambda chains: loop.Population(plan, chains), loop.chains_together(plan))
-    if plan.engine == "cuda":
+    if plan.placement.engine == "cuda":
         from . import cuda  # imported here, as is Numba: they take a second to load
 
         return cuda.begin(plan)
@@ -57,14 +57,14 @@ def run_both(
     plan: Plan, workers: int | Workers, tick: Tick, recorder: Recorder | None = None
 ) -> tuple[Array, Array | None]:
     """Return the log-weights of the plan's method and, where AIS carries them along, those of mAIS on the same path."""
-    shift = plan.remainder.log_ratio
-    if plan.remainder.model is None:
-        return np.full(plan.populations or plan.chains, shift), None
+    shift = plan.path.exact_log_ratio
+    if plan.path.part is None:
+        return np.full(plan.chains.populations or plan.chains.count, shift), None
     plan = plan.started()
     if isinstance(workers, int):
         workers = Workers(workers)
     if workers.pool is None and workers.store is None:
-        found = run_here(plan, begin(plan), range(plan.chains), workers.threads, tick, recorder)
+        found = run_here(plan, begin(plan), range(plan.chains.count), workers.threads, tick, recorder)
     else:
         found = _run_apart(plan, workers, tick, recorder)
     for weights in (found.log_weights, found.marginal):
@@ -86,20 +86,20 @@ def run_here(
 ) -> Found:
     """Run some chains of a plan (whole populations, if it has any) on threads; `recorder` is for these chains only."""
     threads = begun.at_a_time or (1 if len(chains) * plan.seconds_per_chain < _NO_THREADS else threads)
-    whole, lead = plan.population_size if plan.populations else _LANES, 0
-    if begun.aligned and not plan.populations:
-        whole, lead = begun.aligned, (plan.first_chain + chains.start) % begun.aligned
+    whole, lead = plan.chains.population_size if plan.chains.populations else _LANES, 0
+    if begun.aligned and not plan.chains.populations:
+        whole, lead = begun.aligned, (plan.chains.first + chains.start) % begun.aligned
     # a run that is looked at on the way stops often: larger jobs keep the calls long
-    least = begun.at_least if recorder is None and not plan.populations else len(chains)
-    log_weights = np.empty(len(chains) // whole if plan.populations else len(chains))
-    marginal = np.empty(len(chains)) if begun.carries_marginal and not plan.populations else None
+    least = begun.at_least if recorder is None and not plan.chains.populations else len(chains)
+    log_weights = np.empty(len(chains) // whole if plan.chains.populations else len(chains))
+    marginal = np.empty(len(chains)) if begun.carries_marginal and not plan.chains.populations else None
 
     def job(own: range) -> Iterator[int]:
         """Carry some chains to the end; yields the number of chain·steps done at a time."""
         part = slice(own.start - chains.start, own.stop - chains.start)
         population = begun.population(own)
-        populations = Populations(plan, own) if plan.populations else None
-        earlier = 0.0 if plan.start_log_weights is None else plan.start_log_weights[own.start : own.stop]
+        populations = Populations(plan, own) if plan.chains.populations else None
+        earlier = 0.0 if plan.chains.start_log_weights is None else plan.chains.start_log_weights[own.start : own.stop]
         while population.step < plan.steps:
             k = population.step
             stop = min(k + population.stride, plan.steps)
@@ -159,11 +159,11 @@ class Chains:
     @property
     def unit(self) -> int:
         """Number of chains that stay together."""
-        return self.plan.population_size if self.plan.populations else _LANES
+        return self.plan.chains.population_size if self.plan.chains.populations else _LANES
 
     def chains(self, part: range) -> range:
         """Return the chains of some units."""
-        return range(part.start * self.unit, min(part.stop * self.unit, self.plan.chains))
+        return range(part.start * self.unit, min(part.stop * self.unit, self.plan.chains.count))
 
     def run(self, part: range, extra: Any, threads: int, tick: Tick = lambda fraction: None) -> Found:
         """Run the chains of some units."""
@@ -194,7 +194,7 @@ class _Run:
     def __init__(self, plan: Plan, workers: Workers, recorder: Recorder | None) -> None:
         self.plan, self.workers, self.recorder = plan, workers, recorder
         self.job = Chains(plan, None if recorder is None else recorder.like(0))
-        unit, units = self.job.unit, -(-plan.chains // self.job.unit)
+        unit, units = self.job.unit, -(-plan.chains.count // self.job.unit)
         seconds = unit * plan.seconds_per_chain
         most = max(1, _MOST_BYTES // (unit * (16 if recorder is None else 16 + recorder.bytes_per_chain)))
         start = 0 if workers.store is None else secrets.randbelow(units)  # another caller may work on the same file
@@ -202,11 +202,11 @@ class _Run:
             self.ledger = Ledger(units, seconds / workers.threads, most=most, start=start, length=_KEEP_EVERY)
         else:
             self.ledger = Ledger(units, seconds, most=most, start=start)
-        self.log_weights = np.full(plan.populations or plan.chains, math.nan)
+        self.log_weights = np.full(plan.chains.populations or plan.chains.count, math.nan)
         self.marginal: Array | None = None
         self.begun, self.before = time.monotonic(), 0  # parts that were there at that time
         self.name = "" if workers.store is None else run_name(plan, recorder)
-        self.offset = 0 if plan.populations or plan.start is not None else plan.first_chain
+        self.offset = 0 if plan.chains.populations or plan.chains.start is not None else plan.chains.first
         self.read, self.new = 0, list[Piece]()
 
     def here(self, tick: Tick) -> None:
@@ -231,20 +231,20 @@ class _Run:
             data = to_bytes(found.log_weights, found.marginal, found.recorded)
             self.new.append(Piece(chains.start + self.offset, len(chains), reply.machine, data))
         if self.workers.pool is not None:
-            done = min(self.ledger.done * self.job.unit, self.plan.chains)
+            done = min(self.ledger.done * self.job.unit, self.plan.chains.count)
             rate = (self.ledger.done - self.before) * self.job.unit * self.plan.steps / (time.monotonic() - self.begun)
             number = self.workers.pool.workers()
-            self.workers.say(f"{done} of {self.plan.chains} chains, {number} workers, {rate:.3g} chain steps/s")
+            self.workers.say(f"{done} of {self.plan.chains.count} chains, {number} workers, {rate:.3g} chain steps/s")
 
     def _place(self, chains: range, found: Found) -> None:
         place = slice(chains.start, chains.stop)
         if found.marginal is not None:
             if self.marginal is None:
-                self.marginal = np.full(self.plan.chains, math.nan)
+                self.marginal = np.full(self.plan.chains.count, math.nan)
             self.marginal[place] = found.marginal
         if self.recorder is not None and found.recorded is not None:
             self.recorder.put(place, found.recorded)
-        size = self.plan.population_size if self.plan.populations else 1
+        size = self.plan.chains.population_size if self.plan.chains.populations else 1
         self.log_weights[chains.start // size : chains.stop // size] = found.log_weights
 
     def then(self, tick: Tick) -> Tick:
@@ -271,12 +271,12 @@ class _Run:
             self.read = number
             first = piece.first - self.offset
             inside = range(max(0, -(-first // unit)), (first + piece.chains) // unit)
-            if first + piece.chains == plan.chains:
+            if first + piece.chains == plan.chains.count:
                 inside = range(inside.start, self.ledger.total)
-            if first < 0 or first + piece.chains > plan.chains or not inside:
+            if first < 0 or first + piece.chains > plan.chains.count or not inside:
                 continue
             chains = range(first, first + piece.chains)
-            size = piece.chains // plan.population_size if plan.populations else piece.chains
+            size = piece.chains // plan.chains.population_size if plan.chains.populations else piece.chains
             try:
                 found = Found(*from_bytes(piece.data, size, piece.chains, self.job.blank))
             except ValueError as error:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,10 +13,14 @@ from ..checks import Array
 from ..models.forms import SignedForm
 from ..models.model import MRF
 from ..parallel.threads import jit_is_off
-from ..paths.base import Base
+from ..paths.spins import signed_base
+
+if TYPE_CHECKING:
+    from .plan import Placement, Plan
 
 MOST_NEIGHBOURS = 7  # of a site of a lattice
 _PER_KIND = 64  # sites of a lattice for each field, at least: tables are made for every one
+_OPERATIONS_PER_SECOND = {"numba": 1e10, "numpy": 5e8}  # of a core
 _EPS = 2.0**-52
 _SINGLE = 3e-6  # relative error of log-weights in single precision; seen: 1.7e-6, where all couplings round alike
 
@@ -25,10 +30,23 @@ _BIAS_OF_LOGARITHM = 4e-9
 _PER_LOGARITHM = 64, 4  # Summed-out variables whose factors go into one such product: of two states, of more.
 
 
-def settle_engine(engine: str, model: MRF | None, plan: Any) -> str:
-    """Return the engine to use: ``auto`` is Numba where it applies. A model of None is summed without sampling."""
+def operations_per_second(engine: str) -> float:
+    """Rough speed of one core, in the operations of `Path.operations`."""
+    return _OPERATIONS_PER_SECOND.get(engine, 1e10)
+
+
+def settled(plan: Plan, engine: str) -> Placement:
+    """Return the placement of a plan on the engine asked for: ``auto`` is Numba where it applies."""
+    name = _settle_engine(engine, plan)
+    # Lattices whose sites are counted as bits are not rounded to single precision.
+    asked = "double" if (plan.placement.draws, name) == ("planes", "numba") else plan.placement.precision
+    return replace(plan.placement, engine=name, precision=_settle_precision(asked, name, plan))
+
+
+def _settle_engine(engine: str, plan: Plan) -> str:
     if engine == "numpy":
         return engine
+    model = plan.path.part
     hindrance = None if model is None else _hindrance(model)
     if hindrance is None and engine != "cuda" and model is not None and jit_is_off():
         hindrance = "has nothing to run while NUMBA_DISABLE_JIT is set"
@@ -39,24 +57,24 @@ def settle_engine(engine: str, model: MRF | None, plan: Any) -> str:
     return ("numba" if hindrance is None else "numpy") if engine == "auto" else engine
 
 
-def unserved(engine: str, plan: Any) -> str | None:
+def unserved(engine: str, plan: Plan) -> str | None:
     """Return why an engine cannot draw the units of a plan as that says, if so: all do so by words."""
-    if engine != "numpy" and plan.transition == "metropolis" and plan.mixture is not None:
+    if engine != "numpy" and plan.move.kind == "metropolis" and plan.path.mixture is not None:
         return "has no Metropolis sweeps on a path from a mixture"
-    if plan.draws == "words" or engine == "numpy" or plan.remainder.model is None:
+    if plan.placement.draws == "words" or engine == "numpy" or plan.path.part is None:
         return None
-    if plan.draws == "planes" and (is_lattice if engine == "numba" else has_one_coupling)(plan):
+    if plan.placement.draws == "planes" and (is_lattice if engine == "numba" else has_one_coupling)(plan):
         return None
-    return f"serves draws='words' only for such a model or path, not {plan.draws!r}"
+    return f"serves draws='words' only for such a model or path, not {plan.placement.draws!r}"
 
 
-def is_lattice(plan: Any, any_graph: bool = False) -> bool:
+def is_lattice(plan: Plan, any_graph: bool = False) -> bool:
     """Whether a plan is for spins with couplings J or −J, few fields and few neighbours each, on a bipartite graph.
 
     AIS, Metropolis sweeps, and paths from a base with couplings or from a mixture are not meant.
     """
-    model, base = plan.remainder.model, plan.remainder.base
-    plain = plan.transition == "gibbs" and plan.method != "ais" and plan.mixture is None and not base.is_coupled
+    model, base = plan.path.end, plan.path.start
+    plain = plan.move.kind == "gibbs" and plan.method != "ais" and plan.path.mixture is None and not base.is_coupled
     if not plain or model.spin_form is None or not (any_graph or model.is_bipartite):
         return False
     form = model.spin_form
@@ -73,9 +91,9 @@ def is_lattice(plan: Any, any_graph: bool = False) -> bool:
     return len(np.unique(fields)) <= max(1, model.n_variables // _PER_KIND)
 
 
-def has_one_coupling(plan: Any) -> bool:
+def has_one_coupling(plan: Plan) -> bool:
     """Whether a plan is for such a lattice without any fields."""
-    model, base = plan.remainder.model, plan.remainder.base
+    model, base = plan.path.end, plan.path.start
     biased = model.signed_form.visible_bias.any() or model.signed_form.hidden_bias.any()
     return not biased and base.is_uniform and is_lattice(plan)
 
@@ -93,16 +111,12 @@ def _hindrance(model: MRF) -> str | None:
     return None
 
 
-def settle_precision(precision: str, engine: str, model: MRF | None, base: Base, steps: int) -> str:
+def _settle_precision(precision: str, engine: str, plan: Plan) -> str:
     """Return the precision to use: single only where it is asked for, the engine knows it, and it is good enough."""
-    if engine == "numpy" or model is None or precision == "double":
+    if engine == "numpy" or plan.path.part is None or precision == "double":
         return "double"
-    return "double" if _single_is_poor(model.signed_form, *signed_base(model.signed_form, base), steps) else "single"
-
-
-def signed_base(form: SignedForm, base: Base) -> tuple[Array, Array]:
-    """Return the fields of a base on the spins of a model of two-state units; those of other kinds as they are."""
-    return form.visible[1] * base.visible, form.hidden[1] * base.hidden
+    form = plan.path.part.signed_form
+    return "double" if _single_is_poor(form, *signed_base(form, plan.path.start), plan.steps) else "single"
 
 
 def _single_is_poor(form: SignedForm, b0: Array, c0: Array, steps: int) -> bool:
@@ -125,22 +139,22 @@ def _single_is_poor(form: SignedForm, b0: Array, c0: Array, steps: int) -> bool:
     return squares < 0.03 * math.sqrt(steps)
 
 
-def rounding_of(plan: Any, log_weights: Array, log_z: float) -> float:
+def rounding_of(plan: Plan, log_weights: Array, log_z: float) -> float:
     """Return what rounding may have done to ln Z: all weights alike, so that their spread does not show it.
 
     Zero where it is below all that matters; a ValueError where it may have spoiled the answer.
     """
-    model, base = plan.remainder.model, plan.remainder.base
-    if plan.precision == "single":
+    model, base = plan.path.part, plan.path.start
+    if plan.placement.precision == "single":
         relative = _SINGLE * max(1.0, abs(float(log_weights.mean())))
-        return max(relative, _rounding_of_parameters(model.signed_form)) + _drift(plan)
+        return max(relative, _rounding_of_parameters(plan.path.end.signed_form)) + _drift(plan)
     if model is None or not math.isfinite(model.highest):  # Gaussians
         return 0.0
-    if plan.engine != "numpy":
+    if plan.placement.engine != "numpy":
         size = model.signed_form.size
     else:  # a state that matters has all its terms within about this of their largest values
         size = model.highest + max(0.0, model.highest - log_z) + 750.0 + model.n_variables
-    size += abs(plan.remainder.log_ratio) + float(np.abs(base.visible).sum() + np.abs(base.hidden).sum())
+    size += abs(plan.path.exact_log_ratio) + float(np.abs(base.visible).sum() + np.abs(base.hidden).sum())
     error = _EPS * size
     if not error <= max(1e-3, 1e-9 * abs(log_z)):
         raise ValueError(
@@ -150,11 +164,11 @@ def rounding_of(plan: Any, log_weights: Array, log_z: float) -> float:
     return error if error > 1e-9 * max(1.0, abs(log_z)) else 0.0
 
 
-def _drift(plan: Any) -> float:
+def _drift(plan: Plan) -> float:
     """Return what rounding adds up to over the steps; increments on a GPU and sums of tables have no such bias."""
-    if plan.engine != "numba" or is_lattice(plan, any_graph=True):
+    if plan.placement.engine != "numba" or is_lattice(plan, any_graph=True):
         return 0.0
-    model, _, _ = plan.oriented()
+    model = plan.path.end
     features = len(model.hidden_bias)
     variables = model.hidden_units.variables(features)
     logarithms = -(-variables // _PER_LOGARITHM[variables < features])

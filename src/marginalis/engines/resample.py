@@ -23,9 +23,9 @@ class Populations:
     """The populations among the chains of one job: what they have gained, and since when."""
 
     def __init__(self, plan: Plan, chains: range) -> None:
-        self.plan, self.shape = plan, (len(chains) // plan.population_size, plan.population_size)
-        firsts = np.arange(chains.start, chains.stop, plan.population_size, dtype=np.uint64)
-        self.firsts = firsts + np.uint64(plan.first_chain)
+        self.plan, self.shape = plan, (len(chains) // plan.chains.population_size, plan.chains.population_size)
+        firsts = np.arange(chains.start, chains.stop, plan.chains.population_size, dtype=np.uint64)
+        self.firsts = firsts + np.uint64(plan.chains.first)
         self.gained = np.zeros(self.shape[0])  # ln of the mean weights up to the last resampling
         self.since = np.zeros(self.shape)  # log-weights at that time
         self.stride = max(1, plan.steps // _LOOKS)
@@ -44,11 +44,11 @@ class Populations:
         recent = log_weights.reshape(self.shape) - self.since
         relative = np.exp(recent - recent.max(axis=1, keepdims=True))
         sums = relative.sum(axis=1)
-        uneven = sums**2 < self.plan.resample * self.shape[1] * (relative**2).sum(axis=1)
+        uneven = sums**2 < self.plan.chains.resample_below * self.shape[1] * (relative**2).sum(axis=1)
         if not uneven.any():
             return None
         some = np.flatnonzero(uneven)
-        found = systematic(relative[some], uniforms(self.plan.seed, self.firsts[some], k, RESAMPLE, 1))
+        found = systematic(relative[some], uniforms(self.plan.chains.seed, self.firsts[some], k, RESAMPLE, 1))
         ancestors = np.arange(log_weights.size).reshape(self.shape)
         ancestors[some] = self.shape[1] * some[:, None] + found
         self.gained[some] += log_mean_exp(recent[some], axis=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,20 +16,12 @@ _SMALL_TABLES = 14.0  # or if it is nearly a tree: elimination needs tables of a
 _SMALL_GAUSSIAN = 2000  # or if it is Gaussian, and what is left of it once one side is integrated out has this size
 
 
-@dataclass(frozen=True)
-class Remainder:
-    """What is left to be annealed of a model (None if nothing is) once its small parts are summed exactly.
+def sum_small_parts(model: MRF, base: Base) -> tuple[MRF | None, Base, float]:
+    """Sum out exactly the isolated variables and, if there are several connected parts, the small ones.
 
-    `log_ratio` is the exact ln(Z/Z_0) of these parts, offset included.
+    Returns what is left to be annealed (None if nothing is), its base, and the exact ln(Z/Z_0) of the rest, offset
+    included.
     """
-
-    model: MRF | None
-    base: Base
-    log_ratio: float
-
-
-def sum_small_parts(model: MRF, base: Base) -> Remainder:
-    """Sum out exactly the isolated variables and, if there are several connected parts, the small ones."""
     visible, hidden, count = model.connected_parts
     if base.is_coupled or (count == 1 and len(visible) and len(hidden)):
         return whole_model(model, base)
@@ -45,14 +36,14 @@ def sum_small_parts(model: MRF, base: Base) -> Remainder:
             exact += _log_z_of_small(rest) - _subbase(model, base, *chosen).log_z(rest)
             left &= ~small
     if not left.any():
-        return Remainder(None, base, exact)
+        return None, base, exact
     keep = left[visible], left[hidden]
-    return Remainder(submodel(model, *keep), _subbase(model, base, *keep), exact)
+    return submodel(model, *keep), _subbase(model, base, *keep), exact
 
 
-def whole_model(model: MRF, base: Base) -> Remainder:
+def whole_model(model: MRF, base: Base) -> tuple[MRF, Base, float]:
     """Leave everything to be annealed."""
-    return Remainder(model, base, model.natural.offset - base.offset)
+    return model, base, model.natural.offset - base.offset
 
 
 def _small_parts(model: MRF) -> Any:

@@ -1,4 +1,4 @@
-"""The path of a plan in spins: what the fast engines lay out, each in its own way."""
+"""A path in spins: what the fast engines lay out, each in its own way."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..checks import Array
-from ..engines.placement import signed_base
-from ..engines.plan import Plan
-from ..models.forms import less, total
+from ..models.forms import SignedForm, less, total
+from ..models.model import MRF
+from .base import Base
+from .mixture import Mixture
 
 
 class SignedPath(NamedTuple):
@@ -39,9 +40,8 @@ class SignedPath(NamedTuple):
         return self.rise * (betas - betas[0])
 
 
-def signed_path(plan: Plan) -> SignedPath:
-    """Return the path of a plan in spins."""
-    model, base, _ = plan.oriented()
+def signed_path(model: MRF, base: Base, mixture: Mixture | None) -> SignedPath:
+    """Return the path from a base, or from a mixture, to a model in spins."""
     form = model.signed_form
     weights0 = lateral0 = None
     if base.is_coupled:
@@ -52,14 +52,14 @@ def signed_path(plan: Plan) -> SignedPath:
         b0, c0 = signed_base(form, base)
         constant = form.constant - form.visible[0] * total(base.visible) - form.hidden[0] * total(base.hidden)
     fields = hidden = weights = None
-    if plan.mixture is not None:
+    if mixture is not None:
         offset, scale = form.visible
-        fields = scale * plan.mixture.fields
-        weights = plan.mixture.weights + offset * plan.mixture.fields.sum(axis=1)
-        if plan.mixture.hidden is not None:
+        fields = scale * mixture.fields
+        weights = mixture.weights + offset * mixture.fields.sum(axis=1)
+        if mixture.hidden is not None:
             offset, scale = form.hidden
-            hidden = scale * plan.mixture.hidden
-            weights = weights + offset * plan.mixture.hidden.sum(axis=1)
+            hidden = scale * mixture.hidden
+            weights = weights + offset * mixture.hidden.sum(axis=1)
     return SignedPath(
         b0,
         c0,
@@ -75,3 +75,8 @@ def signed_path(plan: Plan) -> SignedPath:
         hidden,
         None if weights is None else np.asarray(weights),
     )
+
+
+def signed_base(form: SignedForm, base: Base) -> tuple[Array, Array]:
+    """Return the fields of a base on the spins of a model of two-state units; those of other kinds as they are."""
+    return form.visible[1] * base.visible, form.hidden[1] * base.hidden

@@ -29,8 +29,8 @@ from ..engines.recorder import Recorder, the_states
 from ..exact import soon
 from ..options import PlanOptions
 from ..paths.base import make_base
-from ..paths.reduce import sum_small_parts, whole_model
-from ..random import OPINION, stream
+from ..paths.path import Path
+from ..random import OPINION
 from ..running.session import Workers
 from ..statistics.confidence import effective_size, log_mean_exp, relative_error
 from .pilots import fit_schedule, refit
@@ -87,12 +87,12 @@ class Opinion:
         assert self.plan is not None
         r = math.expm1(min(self.unevenness, 50.0))
         if steps is not None:
-            if self.plan.mixture is None:
+            if self.plan.path.mixture is None:
                 r = math.expm1(min(self.unevenness * self.steps / steps, 50.0))
-            return self.plan.operations * max(r, 1e-3)
-        if self.plan.mixture is None:  # few weights hide how uneven they are
-            return self.plan.operations * self.steps * self.unevenness * (1.0 if self.unevenness < _EVEN else 4.0)
-        return self.plan.operations * self.steps * r
+            return self.plan.path.operations * max(r, 1e-3)
+        if self.plan.path.mixture is None:  # few weights hide how uneven they are
+            return self.plan.path.operations * self.steps * self.unevenness * (1.0 if self.unevenness < _EVEN else 4.0)
+        return self.plan.path.operations * self.steps * r
 
 
 class Panel:
@@ -107,12 +107,12 @@ class Panel:
         self, plan: Plan, workers: Workers, sides: bool, rows: Array | None = None, worth: float | None = None
     ) -> None:
         self.plan, self.workers, self.rows, self.worth = plan, workers, rows, worth
-        self.methods = [plan.method]
-        if sides and plan.method in ("mais-v", "mais-h"):
-            self.methods.append("mais-h" if plan.method == "mais-v" else "mais-v")
+        self.paths = [plan.path]  # which have other sides sampled
+        if sides and plan.method_name in ("mais-v", "mais-h"):
+            self.paths.append(plan.path.turned())
         self.opinions: list[Opinion] = []
         self.chosen: Opinion | None = None  # the one whose path is taken
-        self.unexplored = list(self.methods)
+        self.unexplored = list(self.paths)
         self.is_uneven = False  # whether the path chosen will have uneven weights
         fine = 2 * _MIXED_CHAINS if worth is None else 16.0 * math.ceil(math.sqrt(worth))
         self.mixed_chains = int(min(max(_MIXED_CHAINS, fine), _MOST_MIXED))
@@ -120,13 +120,13 @@ class Panel:
     def choose(self) -> Plan:
         """Return the plan on the path that does best."""
         plan = self.plan
-        if plan.remainder.model is None or plan.steps == 1:
+        if plan.path.part is None or plan.steps == 1:
             return plan
         plain = self.ask("uniform", plan)
         exact = self.ask_exactly(plain)
         doubtful = exact is None or self.rows is not None or _lower(plain, exact)
         if doubtful or self.is_worth_looking(plain):
-            self.explore(self.methods if doubtful else self.methods[:1])
+            self.explore(self.paths if doubtful else self.paths[:1])
         paths = [x for x in self.opinions if x.plan is not None and x.is_open]
         best = max(self.opinions, key=_surely)
         # a path with uneven weights is low for want of steps; one with even weights has missed what the other has seen
@@ -138,7 +138,7 @@ class Panel:
         logger.debug("the path from %s looks cheapest", chosen.name)
         assert chosen.plan is not None
         self.chosen = chosen
-        shrinks = 1.0 if chosen.plan.mixture is not None else chosen.steps / plan.steps
+        shrinks = 1.0 if chosen.plan.path.mixture is not None else chosen.steps / plan.steps
         self.is_uneven = chosen.unevenness * shrinks > _UNEVEN
         return chosen.plan
 
@@ -157,34 +157,35 @@ class Panel:
     def operations_ahead(self, plain: Opinion) -> float:
         """Rough cost of the estimate along the plain path."""
         if self.worth is None:
-            return self.plan.operations * self.plan.steps * self.plan.chains
+            return self.plan.path.operations * self.plan.steps * self.plan.chains.count
         return plain.cost(None) * self.worth
 
-    def explore(self, methods: list[str]) -> None:
+    def explore(self, paths: list[Path]) -> None:
         """Ask along paths that start where quenches end, and again where the chains of those have ended."""
         watched = any(x.plan is None for x in self.opinions)
         if not watched and not any(x.name == "biases" for x in self.opinions):
             self.ask_biases()
-        for method in methods:
-            self.unexplored.remove(method)
-            candidate = self.plan.rerouted(method=method)
-            if len(candidate.oriented()[0].visible_bias) > _LARGE:
+        for path in paths:
+            self.unexplored.remove(path)
+            candidate = self.plan.along(path)
+            if path.width > _LARGE:
                 continue
             mixture = quenched_mixture(candidate, self.workers)
             if mixture is not None:
-                named = candidate.rerouted(mixture=mixture, base_name="quenches")
-                asked = self.ask(f"quenches ({method})", named)
+                asked = self.ask(
+                    f"quenches ({candidate.method_name})", candidate.along(path.from_mixture(mixture, "quenches"))
+                )
                 if watched:
                     self.refit(asked)
-            if self.rows is not None and method != "mais-h" and candidate.remainder.model is candidate.model:
-                named = candidate.rerouted(mixture=mixture_of_rows(candidate, self.rows), base_name="rows of data")
-                self.ask("rows of data", named)
+            if self.rows is not None and not path.is_turned and path.is_whole:
+                named = path.from_mixture(mixture_of_rows(candidate, self.rows), "rows of data")
+                self.ask("rows of data", candidate.along(named))
 
     def refit(self, opinion: Opinion) -> None:
         """Fit the mixture again to the weighted ends of all chains so far, as long as that makes them more even."""
-        method = opinion.plan and opinion.plan.method
+        turned = opinion.plan and opinion.plan.path.is_turned
         for k in range(_REFITS):
-            heard = [x for x in self.opinions if x.ends is not None and x.plan and x.plan.method == method]
+            heard = [x for x in self.opinions if x.ends is not None and x.plan and x.plan.path.is_turned == turned]
             sizes = [effective_size(x.log_weights) for x in heard if x.log_weights is not None]
             if opinion.plan is None or sum(sizes) < _ENOUGH or self.will_do(opinion):
                 return
@@ -196,27 +197,22 @@ class Panel:
                     for x, size in zip(heard, sizes, strict=True)
                 ]
             )
-            again = self.ask(opinion.name, replace(opinion.plan, mixture=mixture_of_rows(opinion.plan, ends, weights)))
+            path = opinion.plan.path
+            refitted = path.from_mixture(mixture_of_rows(opinion.plan, ends, weights), path.name)
+            again = self.ask(opinion.name, replace(opinion.plan, path=refitted))
             if k > 0 and not again.unevenness < _GAIN * opinion.unevenness:
                 return
             opinion = again
 
     def ask(self, name: str, plan: Plan) -> Opinion:
         """Send a few chains along a path, with even steps."""
-        mixed = plan.mixture is not None  # fewer steps do there
+        mixed = plan.path.mixture is not None  # fewer steps do there
         steps = min(max(plan.steps // _COARSER, _FEWEST) // (2 if mixed else 1), _MOST, plan.steps)
         chains = self.mixed_chains if mixed else OPINION_CHAINS
-        pilot = replace(
-            plan,
-            betas=np.linspace(0.0, 1.0, steps + 1),
-            chains=chains,
-            first_chain=_MOST_MIXED * len(self.opinions),
-            seed=stream(plan.seed, OPINION),
-            resample=0.0,
-            populations=0,
-            draws="words",  # which every path has a kernel for
-        ).settled("auto")
-        width = len(plan.oriented()[0].visible_bias)
+        first = _MOST_MIXED * len(self.opinions)
+        by_words = plan.placed(draws="words")  # for which every path has a kernel
+        pilot = by_words.pilot(OPINION, chains, np.linspace(0.0, 1.0, steps + 1), first=first).settled("auto")
+        width = plan.path.width
         measure = the_states if width <= _LARGE else None
         looks = [steps] if self.worth is None else np.arange(1, steps + 1)  # for the first schedule of the answer
         recorder = Recorder(looks, chains, measure, width if measure else 0, at_end=True)
@@ -227,7 +223,7 @@ class Panel:
         if np.isfinite(log_weights).all():
             r = chains / effective_size(log_weights) - 1.0
             error = max(relative_error(log_weights), _LEAST_ERROR)
-            log_z = pilot.log_z0 + log_mean_exp(log_weights)
+            log_z = pilot.path.log_z0 + log_mean_exp(log_weights)
             ends = recorder.values[0] if measure else None
             betas = None if self.worth is None else refit(pilot.betas, recorder, steps)
             opinion = Opinion(name, plan, log_z, error, math.log1p(r), steps, ends, log_weights, betas, seconds)
@@ -239,18 +235,15 @@ class Panel:
 
     def ask_biases(self) -> None:
         """Ask along the path from the model without couplings: that it holds variables fast rules it out for more."""
-        model = self.plan.model
+        model, path = self.plan.path.model, self.plan.path
         if any(np.any(bias) for bias in (model.visible_bias, model.hidden_bias)):
-            base = make_base("biases", model)
-            small = self.plan.remainder.model is not model  # what else was summed exactly is so again
-            remainder = sum_small_parts(model, base) if small else whole_model(model, base)
-            self.ask("biases", replace(self.plan, base=base, remainder=remainder, base_name="biases"))
+            self.ask("biases", replace(self.plan, path=path.from_base(make_base("biases", model), "biases")))
             self.opinions[-1] = replace(self.opinions[-1], is_open=False)
 
     def ask_exactly(self, plain: Opinion) -> Opinion | None:
         """Sum exactly where that takes no longer than a few chains, or than a part of the estimate."""
         seconds = _EXACT_SHARE * self.operations_ahead(plain) / (_OPERATIONS_PER_SECOND * self.workers.threads)
-        value = soon(self.plan.model, self.workers.threads, min(max(_EXACT_SECONDS, seconds), _EXACT_MOST))
+        value = soon(self.plan.path.model, self.workers.threads, min(max(_EXACT_SECONDS, seconds), _EXACT_MOST))
         if value is None:
             return None
         self.opinions.append(Opinion("an exact sum", None, value, 1e-9 * max(1.0, abs(value))))
@@ -262,11 +255,11 @@ class Panel:
         if above is None:
             return None
         self.explore(list(self.unexplored))
-        paths = [x for x in self.opinions if x.plan is not None and x.is_open and not x.plan.same_path(plan)]
+        paths = [x for x in self.opinions if x.plan is not None and x.is_open and not x.plan.path.is_like(plan.path)]
         better = max(paths, key=_surely, default=None)
         if better is None or better.plan is None or better.log_z <= result.log_z:
             return None
-        logger.info("the path from %s finds more than that from %s: taking it", better.name, plan.base_name)
+        logger.info("the path from %s finds more than that from %s: taking it", better.name, plan.path.name)
         return better.plan
 
     def convicting(self, result: Estimate) -> Opinion | None:

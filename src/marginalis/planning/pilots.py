@@ -20,7 +20,7 @@ from ..engines.recorder import Recorder
 from ..models.model import MRF
 from ..options import PlanOptions
 from ..paths.base import QUENCHES, is_quenches
-from ..random import PILOT, stream
+from ..random import PILOT
 from ..running.session import Workers
 from .quenches import quenched_mixture
 
@@ -42,7 +42,7 @@ def plan_with_pilots(model: MRF, workers: Workers, *, keep_whole: bool = False, 
     plan = make_plan(model, keep_whole=keep_whole, **options)
     if is_quenches(options.get("base")):
         mixture = quenched_mixture(plan, workers)
-        plan = plan if mixture is None else plan.rerouted(mixture=mixture, base_name=QUENCHES)
+        plan = plan if mixture is None else plan.along(plan.path.from_mixture(mixture, QUENCHES))
     if not adaptive:
         return plan
     return replace(plan, betas=fit_schedule(plan, workers), schedule="adaptive")
@@ -55,22 +55,13 @@ def fit_schedule(plan: Plan, workers: Workers) -> Array:
     Two pilots: one with even steps, and another on the path which that one suggests, to look closely where it
     matters. They depend neither on the plan's chains nor on the engine asked for.
     """
-    if plan.remainder.model is None or plan.steps == 1:
+    if plan.path.part is None or plan.steps == 1:
         return plan.betas
     coarse = min(max(plan.steps // _COARSER, _FEWEST), _MOST)
     betas = np.linspace(0.0, 1.0, coarse + 1)
     for stage in (0, 1):
-        pilot = replace(
-            plan,
-            betas=betas,
-            chains=PILOT_CHAINS,
-            first_chain=PILOT_CHAINS * stage,
-            seed=stream(plan.seed, PILOT),
-            resample=0.0,
-            populations=0,
-        )
+        pilot = plan.pilot(PILOT, PILOT_CHAINS, betas, first=PILOT_CHAINS * stage).settled("auto")
         recorder = Recorder(np.arange(1, coarse + 1), PILOT_CHAINS)
-        pilot = pilot.settled("auto")
         drive.run(pilot, workers.for_pilot(pilot), lambda fraction: None, recorder)
         betas = refit(betas, recorder, coarse if stage == 0 else plan.steps)
     return betas

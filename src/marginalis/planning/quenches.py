@@ -27,27 +27,16 @@ def quench(plan: Plan, workers: Workers) -> Array:
     Half of them start from random v; half from random h, of which a random share is on: features that the data
     switch on together are rarely found by v alone.
     """
-    seed = stream(plan.seed, QUENCH)
-    start = _random_starts(plan, seed)
-    cold = replace(
-        plan,
-        betas=np.ones(_SWEEPS + 2),
-        chains=QUENCHES,
-        first_chain=0,
-        seed=seed,
-        start=start,
-        mixture=None,
-        resample=0.0,
-        populations=0,
-    )
+    start = _random_starts(plan, stream(plan.chains.seed, QUENCH))
+    uniform = replace(plan, path=replace(plan.path, mixture=None))
+    cold = uniform.pilot(QUENCH, QUENCHES, np.ones(_SWEEPS + 2), start=start).settled("auto")
     recorder = Recorder([cold.steps], QUENCHES, the_states, start.shape[1])
-    cold = cold.settled("auto")
     drive.run(cold, workers.for_pilot(cold), lambda fraction: None, recorder)
     return recorder.values[0]
 
 
 def _random_starts(plan: Plan, seed: int) -> Array:
-    model, _, _ = plan.oriented()
+    model = plan.path.end
     natural = model.natural
     half = QUENCHES // 2
     chains = np.arange(QUENCHES, dtype=np.uint64)
@@ -66,14 +55,14 @@ def _random_starts(plan: Plan, seed: int) -> Array:
 
 def quenched_mixture(plan: Plan, workers: Workers) -> Mixture | None:
     """Return a mixture fitted to quenches, or None where there is nothing to sample."""
-    if plan.remainder.model is None:
+    if plan.path.part is None:
         return None
     return mixture_of_rows(plan, quench(plan, workers))
 
 
 def mixture_of_rows(plan: Plan, rows: Array, log_weights: Array | None = None) -> Mixture:
     """Return a mixture fitted to rows of the sampled side, with their weights, evenly chosen where there are many."""
-    units = plan.oriented()[0].natural.visible_units
+    units = plan.path.end.natural.visible_units
     some = np.linspace(0, len(rows) - 1, min(len(rows), _MOST_ROWS)).astype(np.int64)
     weights = None if log_weights is None else log_weights[some]
-    return fit_mixture(units, rows[some], _COMPONENTS, _UNIFORM, stream(plan.seed, QUENCH), weights)
+    return fit_mixture(units, rows[some], _COMPONENTS, _UNIFORM, stream(plan.chains.seed, QUENCH), weights)

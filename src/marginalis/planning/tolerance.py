@@ -64,11 +64,12 @@ def to_tolerance(
         long = replace(plan, betas=np.linspace(0.0, 1.0, _OPINION_STEPS + 1))
         panel = Panel(long, workers, sides, rows, worth=chains_per_variance(goal))
         chosen = panel.choose()
-        plan = replace(chosen, betas=plan.betas if chosen.mixture is None else np.linspace(0.0, 1.0, FIRST_MIXED + 1))
+        first = plan.betas if chosen.path.mixture is None else np.linspace(0.0, 1.0, FIRST_MIXED + 1)
+        plan = replace(chosen, betas=first)
         seconds = max(seconds / 2.0, seconds - (time.perf_counter() - asked))
     if is_quenches(options.get("base")):
         mixture = quenched_mixture(plan, workers)
-        plan = plan if mixture is None else plan.rerouted(mixture=mixture, base_name=QUENCHES)
+        plan = plan if mixture is None else plan.along(plan.path.from_mixture(mixture, QUENCHES))
     if adaptive:
         plan = replace(plan, schedule="adaptive")
     work = Work(plan, workers, goal, seconds, fixed, adaptive, share)

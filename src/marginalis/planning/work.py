@@ -23,7 +23,7 @@ from ..engines.plan import Plan
 from ..engines.recorder import Recorder, the_states
 from ..exact import duration
 from ..parallel.threads import Tick
-from ..random import PILOT, stream
+from ..random import PILOT
 from ..running.session import Workers
 from ..statistics import confidence
 from .choose import Opinion
@@ -98,7 +98,7 @@ class Work:
             self.resample(share)
         self.begin = time.perf_counter()
         self.pilots = 0  # chains used up by pilots,
-        self.used = plan.first_chain  # and by answers
+        self.used = plan.chains.first  # and by answers
         self.rate = math.inf  # chain·steps per second
         self.seen: dict[int, float] = {}  # r(K)
         self.doubted = 0  # steps that were not enough
@@ -119,7 +119,7 @@ class Work:
 
     def resample(self, share: float) -> None:
         """Let the chains go in populations from now on."""
-        self.plan, self.size, self.seen = replace(self.plan, resample=share), _POPULATION, {}
+        self.plan, self.size, self.seen = self.plan.with_chains(resample_below=share), _POPULATION, {}
 
     @property
     def whole(self) -> int:
@@ -137,12 +137,13 @@ class Work:
         """Return the first answer that is narrow enough and free of doubts, or the last one there is time for."""
         self.warm_up()
         self.deadline = time.perf_counter() + self.seconds
-        self.explore(FIRST_MIXED if self.seen and self.plan.mixture is not None else self.plan.steps)
+        self.explore(FIRST_MIXED if self.seen and self.plan.path.mixture is not None else self.plan.steps)
         chains = self.choose()
         for attempt in range(_ATTEMPTS):
             result = self.sample(chains, tick)
             ratio = self.half_width(result) / self.goal
-            broken = self.plan.mixture is not None and ratio > _BROKEN  # starts too rarely where much of the weight is
+            # A mixture that starts too rarely where much of the weight is gives such an interval.
+            broken = self.plan.path.mixture is not None and ratio > _BROKEN
             doubtful = broken or bool(confidence.warnings_of(result.log_weights))  # what more steps may mend
             last = self.fixed or self.left() <= 0.0 or attempt == _ATTEMPTS - 1
             far_off = _FAR_OFF if self.size == 1 else 2.0 * _FAR_OFF  # a few populations foretell it roughly
@@ -153,7 +154,7 @@ class Work:
             self.seen[steps] = confidence.unevenness(result.log_weights, self.size > 1)
             if doubtful:
                 self.doubted = self.plan.steps
-                if self.plan.mixture is not None:
+                if self.plan.path.mixture is not None:
                     self.mend_mixture(attempt)
                 else:
                     logger.info("these weights are too uneven to be trusted: more steps")
@@ -174,22 +175,28 @@ class Work:
         logger.info("these weights are too uneven to be trusted: another mixture")
         mixture = None
         if attempt == 0:
-            width = len(self.plan.oriented()[0].visible_bias)
+            width = self.plan.path.width
             recorder = Recorder([self.plan.steps], _MENDING_CHAINS, the_states, width)
             pilot = self.pilot_part(_MENDING_CHAINS)
             log_weights = run_plan(pilot, self.workers.for_pilot(pilot), _quiet, recorder).log_weights
             mixture = mixture_of_rows(self.plan, recorder.values[0], log_weights)
-        name = "uniform" if mixture is None else self.plan.base_name
-        self.plan, self.seen, self.doubted = self.plan.rerouted(mixture=mixture, base_name=name), {}, 0
+        path = self.plan.path
+        path = path.without_mixture() if mixture is None else path.from_mixture(mixture, path.name)
+        self.plan, self.seen, self.doubted = self.plan.along(path), {}, 0
         self.explore(FIRST_STEPS if mixture is None else FIRST_MIXED)
 
     def part(self, chains: int) -> Plan:
         """Return the plan with so many chains, in whole populations."""
-        return replace(self.plan, chains=chains, populations=chains // self.size if self.size > 1 else 0)
+        return self.plan.with_chains(count=chains, populations=self.populations(chains))
+
+    def populations(self, chains: int) -> int:
+        """Return the number of populations that so many chains make; 0 without resampling."""
+        return chains // self.size if self.size > 1 else 0
 
     def pilot_part(self, chains: int) -> Plan:
         """Return a pilot with so many chains that none has used yet."""
-        part = replace(self.part(chains), first_chain=self.pilots, seed=stream(self.plan.seed, PILOT))
+        populations, share = self.populations(chains), self.plan.chains.resample_below
+        part = self.plan.pilot(PILOT, chains, first=self.pilots, populations=populations, resample_below=share)
         self.pilots += chains
         return part
 
@@ -197,10 +204,10 @@ class Work:
         """Import, compile and look, before the clock starts; take double precision if single could not do it."""
         few = self.pilot_part(self.size)
         seen = run_plan(few, self.workers.for_pilot(few), _quiet)
-        if seen.rounding > _MARGIN * self.goal and self.plan.precision == "single":
-            self.plan = self.plan.rerouted(precision="double")
-            run_plan(replace(few, precision="double"), self.workers.for_pilot(few), _quiet)
-        if self.plan.remainder.model is not None and self.goal < math.ulp(seen.free_energy):
+        if seen.rounding > _MARGIN * self.goal and self.plan.placement.precision == "single":
+            self.plan = self.plan.placed(precision="double")
+            run_plan(few.placed(precision="double"), self.workers.for_pilot(few), _quiet)
+        if self.plan.path.part is not None and self.goal < math.ulp(seen.free_energy):
             raise ValueError(
                 f"tolerance is {self.goal:g}; F is of the size of {abs(seen.free_energy):.2g}, "
                 "and no number of that size has so many digits"
@@ -215,9 +222,9 @@ class Work:
                 self.saw(steps, self.pilot())
             unevenness, seconds = self.seen[steps], time.perf_counter() - begin
             uneven = unevenness > _EVEN_ENOUGH and self.size == 1 and not self.fixed
-            if uneven and self.plan.mixture is not None and steps > _MOST_MIXED:
+            if uneven and self.plan.path.mixture is not None and steps > _MOST_MIXED:
                 logger.info("the mixture does not keep what it promised: the plain path")
-                self.plan = replace(self.plan, mixture=None, base_name="uniform")
+                self.plan = replace(self.plan, path=self.plan.path.without_mixture())
                 self.seen, steps = {}, FIRST_STEPS
                 continue
             many = steps >= _RESAMPLED_FROM and steps * unevenness > _RESAMPLED_ABOVE
@@ -230,12 +237,12 @@ class Work:
                 self.size, self.seen = _LARGER * _POPULATION, {}
                 continue
             even = unevenness <= (_EVEN_ENOUGH if self.size == 1 else _EVEN_PILOT)
-            if self.plan.mixture is not None and len(self.seen) == 1:  # r hardly falls there: two tell how much
+            if self.plan.path.mixture is not None and len(self.seen) == 1:  # r hardly falls there: two tell how much
                 even = False
             if self.size > 1 and len(self.seen) == 1:  # so here, if a pilot costs little beside what is to come
                 ahead = unevenness * chains_per_variance(self.goal) / _PILOT_POPULATIONS
                 even = even and ahead < _PILOTS_PAY * _STEPS_RATIO
-            if self.size > 1 or self.plan.mixture is not None:
+            if self.size > 1 or self.plan.path.mixture is not None:
                 steps *= _STEPS_RATIO
             else:  # ln(1 + r) falls as 1/K at best: to ln 2
                 steps *= min(max(round(math.log2(1.0 + unevenness)), _LEAST_RATIO), _MOST_RATIO)
@@ -245,7 +252,7 @@ class Work:
     def pilot(self) -> float:
         """Run a few chains of the plan, improve its schedule with them, and return r(K)."""
         pilot = self.pilot_part(_PILOT_CHAINS if self.size == 1 else _PILOT_POPULATIONS * self.size)
-        recorded = self.adaptive and self.plan.steps <= _MOST_RECORDED and self.plan.remainder.model is not None
+        recorded = self.adaptive and self.plan.steps <= _MOST_RECORDED and self.plan.path.part is not None
         recorder = None
         if recorded and self.size == 1:
             recorder = Recorder(np.arange(1, self.plan.steps + 1), _PILOT_CHAINS)
@@ -260,7 +267,7 @@ class Work:
         if steps != self.plan.steps:
             old = np.linspace(0.0, 1.0, self.plan.steps + 1)
             betas = np.interp(np.linspace(0.0, 1.0, steps + 1), old, self.plan.betas)
-            self.plan = replace(self.plan, betas=betas).settled(self.plan.engine)
+            self.plan = self.plan.with_steps(betas)
 
     def choose(self) -> int:
         """Give the plan the number of steps that looks cheapest, and return the number of chains it then needs."""
@@ -282,7 +289,7 @@ class Work:
         least = _LEAST_CHAINS if self.size == 1 else _LEAST_POPULATIONS * self.size
         if not self.fixed:
             fewest = -3.0 if self.size == 1 else 0.0  # a few populations do not tell what fewer steps would do
-            least_steps = 4 if self.plan.mixture is None else 2 * FIRST_MIXED
+            least_steps = 4 if self.plan.path.mixture is None else 2 * FIRST_MIXED
             options = [max(least_steps, round(last * 2.0**shift)) for shift in np.arange(fewest, 2.5, 0.5)]
             if power < -0.5:  # more steps still help
                 options += [last * 2**shift for shift in (3, 4, 5, 6) if chains(options[-1]) > _MOST_CHAINS]
@@ -294,7 +301,7 @@ class Work:
             worse = 0.1 if self.size == 1 else 1.0
             self.stretch(min(even, key=lambda k: k * chains(k) * (1.0 + worse * unevenness(k))))
         number = chains(self.plan.steps)
-        cheap = self.whole * int(_LITTLE / (self.plan.operations * self.plan.steps * self.whole))
+        cheap = self.whole * int(_LITTLE / (self.plan.path.operations * self.plan.steps * self.whole))
         number = min(max(number, min(2 * number, cheap)), _MOST_CHAINS)
         if self.size > 1:  # a few populations foretell it roughly: some first, then as many as those ask for
             number = max(least, self.whole * math.ceil(number / _SOME_FIRST / self.whole))
@@ -310,7 +317,7 @@ class Work:
         done, result = 0, None
         batch = chains if seconds < _SHORT or self.deadline == math.inf else min(chains, max(_LEAST_CHAINS, self.size))
         while result is None or (done < chains and self.left() > 0.0):
-            part, share = replace(self.part(batch), first_chain=self.used), batch / chains
+            part, share = self.part(batch).with_chains(first=self.used), batch / chains
             fresh = run_plan(
                 part,
                 self.workers,

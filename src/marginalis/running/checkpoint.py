@@ -133,12 +133,14 @@ def _plain(value: Any) -> Any:
 
 def run_name(plan: Plan, recorder: Recorder | None) -> str:
     """Return the digest of all that decides what chains have, but for their numbers."""
-    words = [plan.fingerprint(), plan.engine, str(plan.seed), repr(plan.remainder.log_ratio)]
-    if plan.remainder.model is not None:
-        words += [model_digest(plan.remainder.model), str(plan.remainder.model.sweep)]
-    if plan.populations or plan.start is not None:  # chains stand beside others, or have a row of their own
-        words.append(f"{plan.first_chain} {plan.chains}")
-    arrays: list[Any] = [x for x in (plan.start, plan.start_log_weights) if x is not None]
+    path, chains = plan.path, plan.chains
+    words = [plan.fingerprint(), plan.placement.engine, str(chains.seed), repr(path.exact_log_ratio)]
+    if path.part is not None:
+        annealed = path.unturned
+        words += [model_digest(annealed), str(annealed.sweep)]
+    if chains.populations or chains.start is not None:  # chains stand beside others, or have a row of their own
+        words.append(f"{chains.first} {chains.count}")
+    arrays: list[Any] = [x for x in (chains.start, chains.start_log_weights) if x is not None]
     if recorder is not None:
         measure = recorder.measure
         words += [str(recorder.bytes_per_chain), getattr(measure, "__qualname__", type(measure).__qualname__)]

@@ -29,7 +29,7 @@ class Workers:
 
     def for_pilot(self, plan: Plan) -> Workers:
         """Return who runs a plan that is not the answer's own: this machine, unless it would take long."""
-        small = plan.chains * plan.seconds_per_chain < _SMALL * self.threads
+        small = plan.chains.count * plan.seconds_per_chain < _SMALL * self.threads
         return replace(self, pool=None, store=None) if small else self
 
     @property

@@ -154,7 +154,7 @@ def _measure(scale: Scale, repeats: int, seed: int, engine: Engine, piece: Piece
     own = derive(seed, "calibration", "chains", case.name, setting, steps, instance)
     make = partial(make_plan, model, steps=steps, seed=own, engine=engine)
     plan = make(method="ais", chains=chains)
-    shift = plan.base.log_z(model) - exact_log_z(model, threads=1)
+    shift = plan.path.base.log_z(model) - exact_log_z(model, threads=1)
     found: dict[str, tuple[Array, Sequence[int]]] = {}
     joint, marginal = drive.run_both(plan, 1, heed)
     found["ais"] = joint, scale.chains

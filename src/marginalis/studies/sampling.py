@@ -86,7 +86,7 @@ def sample_rows(
     found[method.removesuffix("-v")] = own, seconds
     if marginal is not None and "mais" in methods:
         found["mais"] = marginal, None
-    log_z0 = plan.base.log_z(model)
+    log_z0 = plan.path.base.log_z(model)
     rows = []
     for name, (log_weights, cost) in found.items():
         free = -log_z0 - log_mean_exp(log_weights.reshape(trials, chains), axis=1)

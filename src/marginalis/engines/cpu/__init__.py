@@ -28,11 +28,11 @@ _compiled: set[Any] = set()  # kernels that have run in this process
 
 def begin(plan: Plan) -> Begun:
     """Lay out a plan, and compile what it needs or fetch that from the cache on disk."""
-    model, _, _ = plan.oriented()
+    model = plan.path.end
     pairs = serves(plan)
     kind: type[Population]
     kind, lay_out = (Population, prepare) if pairs else (GraphPopulation, prepare_graph)
-    if plan.draws == "planes":
+    if plan.placement.draws == "planes":
         kind, lay_out = PlanesPopulation, prepare_planes
     elif serves_words(plan):
         kind, lay_out = LatticePopulation, prepare_lattice

@@ -9,14 +9,14 @@ import scipy.sparse as sp
 
 from ...checks import Array
 from ...models.units import Units
-from ...paths.spins import SignedPath, signed_path
+from ...paths.spins import SignedPath
 from ...random import HIDDEN, VISIBLE
 from ...simd.draws import TILE
 from ...simd.functions import HAS_AVX512
 from ...simd.lookup import SPINS
 from ...simd.vector import LANES, aligned
 from ..plan import Plan
-from ..reference.loop import Path, never_one
+from ..reference.loop import Distributions, never_one
 from .graph_kernel import anneal_graph
 from .packing import pack, pack_lists, pack_tables
 from .population import Population, Prepared
@@ -75,10 +75,10 @@ class Component(NamedTuple):
 
 def prepare(plan: Plan) -> Prepared:
     """Lay out a plan for the kernel."""
-    model, base, swap = plan.oriented()
-    path = signed_path(plan)
+    model, base, swap = plan.path.end, plan.path.start, plan.path.is_turned
+    path = plan.path.spins
     b0, c0, weights, lateral, lateral0 = path.base_v, path.base_h, path.weights, path.lateral, path.lateral0
-    dtype = np.float32 if plan.precision == "single" else np.float64
+    dtype = np.float32 if plan.placement.precision == "single" else np.float64
 
     def pad(x: Array) -> np.ndarray:
         return np.pad(x, (0, -len(x) % TILE)).astype(dtype)
@@ -130,7 +130,7 @@ def prepare(plan: Plan) -> Prepared:
         pad(c0),
         plan.betas.astype(dtype),
         np.diff(plan.betas),
-        np.uint64(plan.seed),
+        np.uint64(plan.chains.seed),
         (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN),
         component,
         drawn,
@@ -153,8 +153,8 @@ def prepare(plan: Plan) -> Prepared:
 
 def _is_looked_up(plan: Plan) -> bool:
     """Whether `graph_tables` takes a dense graph: it was faster than multiply-adds from 16 spins on."""
-    model, base, _ = plan.oriented()
-    possible = HAS_AVX512 and plan.precision == "single" and not base.is_coupled and plan.mixture is None
+    model, base = plan.path.end, plan.path.start
+    possible = HAS_AVX512 and plan.placement.precision == "single" and not base.is_coupled and plan.path.mixture is None
     return possible and model.spin_form is not None
 
 
@@ -203,13 +203,15 @@ def _component(path: SignedPath, dtype: type) -> tuple[Component | None, tuple[A
 def _drawn(plan: Plan, path: SignedPath, rows: int, others: int, dtype: type) -> Drawn | None:
     """Return the component of a mixture that is drawn as a variable."""
     fields, hidden, own = path.component_fields, path.component_hidden, path.component_weights
-    if plan.mixture is None or fields is None or hidden is None or own is None:
+    if plan.path.mixture is None or fields is None or hidden is None or own is None:
         return None
     padded: np.ndarray = np.pad(own, (0, -len(own) % TILE)).astype(dtype)
     n, m = fields.shape[1], hidden.shape[1]
     nothing = sp.csr_array((rows - n + len(padded), len(own))), sp.csr_array((others - m, len(own)))
     both = sp.vstack([sp.csr_array(fields.T), nothing[0], sp.csr_array(hidden.T), nothing[1]])
-    return Drawn(len(own), padded, pack(fields.T, dtype), pack(sp.csr_array(both), dtype), int(plan.mixture.drawn_last))
+    return Drawn(
+        len(own), padded, pack(fields.T, dtype), pack(sp.csr_array(both), dtype), int(plan.path.mixture.drawn_last)
+    )
 
 
 def _into_hidden(weights: Any, pull: Array, rows: int) -> Any:
@@ -284,10 +286,10 @@ class GraphPopulation(Population):
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
         super().__init__(plan, prepared, chains)
-        if plan.mixture is None or not len(chains):
+        if plan.path.mixture is None or not len(chains):
             return
-        path = Path(plan, chains)
-        given = None if plan.start is None else never_one(plan.start[chains.start : chains.stop])
+        path = Distributions(plan, chains)
+        given = None if plan.chains.start is None else never_one(plan.chains.start[chains.start : chains.stop])
         states = path.start() if given is None else path.start_from(given)
         self._set_states(states[: len(chains)])
         if path.z is not None:

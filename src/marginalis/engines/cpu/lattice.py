@@ -14,7 +14,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...checks import Array
-from ...paths.spins import signed_path
 from ...simd.draws import TILE
 from ...simd.vector import LANES, aligned
 from ..lattice_tables import gains, thresholds, whole_gains
@@ -47,7 +46,7 @@ class Lattice(NamedTuple):
 
 def lay_out(plan: Plan) -> Lattice:
     """Return the lattice of a plan, which `is_lattice` says it has."""
-    path = signed_path(plan)
+    path = plan.path.spins
     weights = sp.csr_array(path.weights)
     sides = path.slope_v + 1j * path.base_v, path.slope_h + 1j * path.base_h
     padded = [np.pad(side, (0, -len(side) % TILE)) for side in sides]

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...checks import Array
-from ...paths.spins import signed_path
 from ...random import HIDDEN, VISIBLE
 from ...simd.draws import TILE
 from ...simd.functions import HAS_AVX512
@@ -39,14 +38,14 @@ class Model(NamedTuple):
 
 def serves_words(plan: Plan) -> bool:
     """Whether `lattice_kernel` takes the plan: it was faster than multiply-adds for all lattices that were tried."""
-    possible = HAS_AVX512 and plan.precision == "single" and plan.draws == "words"
+    possible = HAS_AVX512 and plan.placement.precision == "single" and plan.placement.draws == "words"
     return possible and is_lattice(plan, any_graph=True)
 
 
 def prepare_lattice(plan: Plan) -> Prepared:
     """Lay out a plan for the kernel."""
     lattice = lay_out(plan)
-    path = signed_path(plan)
+    path = plan.path.spins
     slope_v, slope_h, base_v = (np.pad(x, (0, -len(x) % TILE)) for x in (path.slope_v, path.slope_h, path.base_v))
     laid_out = Model(
         lattice.hidden,
@@ -60,8 +59,8 @@ def prepare_lattice(plan: Plan) -> Prepared:
         slope_h,
         slope_v if slope_v.any() else None,
         np.diff(plan.betas),
-        np.uint64(plan.seed),
-        (HIDDEN, VISIBLE) if plan.oriented()[2] else (VISIBLE, HIDDEN),
+        np.uint64(plan.chains.seed),
+        (HIDDEN, VISIBLE) if plan.path.is_turned else (VISIBLE, HIDDEN),
     )
     return Prepared(
         laid_out,

@@ -10,7 +10,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ...checks import Array
-from ...paths.spins import signed_path
 from ...random import HIDDEN, PLANES, VISIBLE
 from ...simd.vector import LANES, aligned
 from ..lattice_tables import gains, in_products, thresholds
@@ -96,7 +95,7 @@ def draw_tables(fields: Array) -> tuple[np.ndarray, np.ndarray]:
 
 def prepare_planes(plan: Plan) -> Prepared:
     """Lay out a plan for the kernel."""
-    path = signed_path(plan)
+    path = plan.path.spins
     weights = sp.csr_array(path.weights, copy=True)
     weights.eliminate_zeros()
     into = weights, sp.csr_array(weights.T)
@@ -124,8 +123,8 @@ def prepare_planes(plan: Plan) -> Prepared:
         kinds[1].copy(),
         bool(path.slope_v.any()),
         np.diff(plan.betas),
-        np.uint64(plan.seed),
-        (sides_h, sides_v) if plan.oriented()[2] else (sides_v, sides_h),
+        np.uint64(plan.chains.seed),
+        (sides_h, sides_v) if plan.path.is_turned else (sides_v, sides_h),
         weights.shape,
     )
     return Prepared(
@@ -167,7 +166,7 @@ class PlanesPopulation(LatticePopulation):
     """Chains as bits: 32 to a word, by their numbers, and 512 to a vector."""
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
-        self.lead = (plan.first_chain + chains.start) % TOGETHER  # chains of the first word that are not wanted
+        self.lead = (plan.chains.first + chains.start) % TOGETHER  # chains of the first word that are not wanted
         super().__init__(plan, prepared, chains)
 
     def _allocate(self, blocks: int, joint: bool) -> None:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ...checks import Array
-from ...paths.spins import SignedPath, signed_path
+from ...paths.spins import SignedPath
 from ...random import HIDDEN, VISIBLE
 from ...simd.draws import TILE
 from ...simd.functions import HAS_AVX512
@@ -70,9 +70,9 @@ class Prepared(NamedTuple):
 
 def prepare(plan: Plan) -> Prepared:
     """Lay out a plan for the kernel."""
-    model, base, swap = plan.oriented()
-    path = signed_path(plan)
-    dtype = np.float32 if plan.precision == "single" else np.float64
+    model, base, swap = plan.path.end, plan.path.start, plan.path.is_turned
+    path = plan.path.spins
+    dtype = np.float32 if plan.placement.precision == "single" else np.float64
 
     def pad(x: Array) -> np.ndarray:
         return np.pad(x, (0, -len(x) % TILE)).astype(dtype)
@@ -85,8 +85,8 @@ def prepare(plan: Plan) -> Prepared:
     else:
         up, down = pack(path.weights, dtype), pack(path.weights.T, dtype)
     laid_out = Model(
-        pack_flips(path.weights, up, dtype) if plan.transition == "metropolis" else None,
-        plan.sweeps,
+        pack_flips(path.weights, up, dtype) if plan.move.kind == "metropolis" else None,
+        plan.move.sweeps,
         up,
         down,
         slope_v,
@@ -95,12 +95,12 @@ def prepare(plan: Plan) -> Prepared:
         None if uniform else pad(path.base_h),
         plan.betas.astype(dtype),
         np.diff(plan.betas),
-        np.uint64(plan.seed),
+        np.uint64(plan.chains.seed),
         (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN),
         _components(plan, path, len(slope_v), len(slope_h)),
     )
     entries = path.weights.nnz if sp.issparse(path.weights) else path.weights.size
-    operations = (1 if looked_up else 2 + 20 * plan.sweeps) * entries + 40 * model.n_variables
+    operations = (1 if looked_up else 2 + 20 * plan.move.sweeps) * entries + 40 * model.n_variables
     more: tuple[Any, ...] = ()
     if laid_out.mixture is not None:
         more = laid_out.mixture.up, laid_out.mixture.down
@@ -120,19 +120,19 @@ def prepare(plan: Plan) -> Prepared:
 
 def serves(plan: Plan) -> bool:
     """Whether a plan is for these kernels: spins on a bipartite graph, from independent units or a mixture of such."""
-    model, base, _ = plan.oriented()
+    model, base = plan.path.end, plan.path.start
     if model.spin_form is None or not model.is_bipartite or base.is_coupled:
         return False
-    return plan.mixture is None or (plan.mixture.is_drawn and _is_looked_up(plan, model.weights))
+    return plan.path.mixture is None or (plan.path.mixture.is_drawn and _is_looked_up(plan, model.weights))
 
 
 def _components(plan: Plan, path: SignedPath, rows: int, columns: int) -> Components | None:
     """Lay out the mixture of a plan, for sides padded to so many units."""
     fields, hidden, own = path.component_fields, path.component_hidden, path.component_weights
-    if plan.mixture is None or fields is None or hidden is None or own is None:
+    if plan.path.mixture is None or fields is None or hidden is None or own is None:
         return None
-    natural, registers = plan.oriented()[0].natural, -(-len(own) // LANES)
-    shares = plan.mixture.log_shares(natural.visible_units, natural.hidden_units)
+    natural, registers = plan.path.end.natural, -(-len(own) // LANES)
+    shares = plan.path.mixture.log_shares(natural.visible_units, natural.hidden_units)
 
     def pulls(of: Array, units: int) -> np.ndarray:
         table = aligned((units, registers * LANES), np.float32)
@@ -147,7 +147,7 @@ def _components(plan: Plan, path: SignedPath, rows: int, columns: int) -> Compon
         pulls(fields, rows),
         pulls(hidden, columns),
         registers,
-        plan.mixture.drawn_last,
+        plan.path.mixture.drawn_last,
     )
 
 
@@ -159,7 +159,7 @@ def _is_looked_up(plan: Plan, weights: Any) -> bool:
     """Whether `tables_kernel` takes the plan: it was faster than multiply-adds for all dense couplings, if slightly so
     below 8×8. Never a matter of the number of chains: rounding would depend on it.
     """
-    possible = HAS_AVX512 and plan.precision == "single" and plan.transition == "gibbs"
+    possible = HAS_AVX512 and plan.placement.precision == "single" and plan.move.kind == "gibbs"
     return possible and is_band(weights) and is_band(weights.T)
 
 
@@ -182,10 +182,10 @@ class Population:
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
         self.prepared, self.chains, self.step = prepared, chains, 0
         self._allocate(-(-len(chains) // LANES), plan.method == "ais")
-        self.first = np.uint64(plan.first_chain + chains.start)
+        self.first = np.uint64(plan.chains.first + chains.start)
         self.fresh = 1  # the states are still to be drawn from the base
-        if plan.start is not None:
-            self._set_states(plan.start[chains.start : chains.stop])
+        if plan.chains.start is not None:
+            self._set_states(plan.chains.start[chains.start : chains.stop])
         self.stride = max(1, int(_CALL_OPERATIONS / (prepared.operations * LANES * max(1, len(self.weights)))))
 
     def _allocate(self, blocks: int, joint: bool) -> None:

@@ -12,7 +12,7 @@ from ...simd.draws import TILE
 from ...simd.lookup import SPINS
 from ...simd.vector import LANES, aligned
 from ..plan import Plan
-from ..reference.loop import Path, never_one
+from ..reference.loop import Distributions, never_one
 from .population import Population, Prepared
 from .tables_kernel import PANEL, SLICE, TABLE, anneal_tables
 
@@ -44,9 +44,9 @@ class TablePopulation(Population):
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
         super().__init__(plan, prepared, chains)
-        if self.component is not None and plan.start is not None and len(chains):
-            path = Path(plan, chains)
-            path.start_from(never_one(plan.start[chains.start : chains.stop]))
+        if self.component is not None and plan.chains.start is not None and len(chains):
+            path = Distributions(plan, chains)
+            path.start_from(never_one(plan.chains.start[chains.start : chains.stop]))
             assert path.z is not None
             self.component.ravel()[: len(chains)] = path.z[: len(chains)]
 

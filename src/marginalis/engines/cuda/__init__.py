@@ -22,10 +22,10 @@ def kernel_for(plan: Plan) -> ModuleType:
 def begin(plan: Plan) -> Begun:
     """Lay a plan out on its GPUs, for the kernel that is made for such models."""
     made_for = kernel_for(plan)
-    shares = Counter(plan.devices)
+    shares = Counter(plan.placement.devices)
     prepared = {number: made_for.Population.prepare(plan, open_device(number)) for number in shares}
     together = min(x.device.free_bytes() // x.bytes_per_chain // shares[number] for number, x in prepared.items())
-    lock, busy = Lock(), [(number, WeakSet[OnDevice]()) for number in plan.devices]
+    lock, busy = Lock(), [(number, WeakSet[OnDevice]()) for number in plan.placement.devices]
 
     def population(chains: range) -> OnDevice:
         """Return chains on the GPU that has least to do."""
@@ -38,7 +38,7 @@ def begin(plan: Plan) -> Begun:
     return Begun(
         population,
         max(32, together // 32 * 32),
-        at_least=plan.chains,
+        at_least=plan.chains.count,
         carries_marginal=plan.method == "ais",
-        at_a_time=len(plan.devices),
+        at_a_time=len(plan.placement.devices),
     )

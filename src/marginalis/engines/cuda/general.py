@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from ...checks import Array
 from ...gpu.device import Device
 from ...models.units import Units
-from ...paths.spins import SignedPath, signed_path
+from ...paths.spins import SignedPath
 from ..plan import Plan
-from ..reference.loop import Path as Reference
+from ..reference.loop import Distributions as Reference
 from ..reference.loop import never_one
 from .population import OnDevice, Prepared, prepared, real_type, rows_of, words_of
 
@@ -106,9 +106,9 @@ class Population(OnDevice):
         self.x = self.device.zeros(shape, dtype)
         self.scratch = self.device.zeros((max(1, laid_out.scratch), self.room), real_type(plan))
         self.rises = self.device.zeros((self.room,), np.float64)
-        start = None if plan.start is None else plan.start[chains.start : chains.stop]
+        start = None if plan.chains.start is None else plan.chains.start[chains.start : chains.stop]
         self.component: Any = None  # of a mixture, that each chain is in
-        if plan.mixture is not None and len(chains):
+        if plan.path.mixture is not None and len(chains):
             path = Reference(plan, chains)
             start = (path.start() if start is None else path.start_from(never_one(start)))[: len(chains)]
             if path.z is not None:
@@ -123,8 +123,8 @@ class Population(OnDevice):
     @staticmethod
     def prepare(plan: Plan, device: Device) -> Prepared:
         """Lay out a plan for the kernel."""
-        model, base, _ = plan.oriented()
-        path, dtype = signed_path(plan), real_type(plan)
+        model, base = plan.path.end, plan.path.start
+        path, dtype = plan.path.spins, real_type(plan)
         features = len(path.base_v), len(path.base_h)
         kind_v, variables_v, gauss_v, most_v = _side(device, model.natural.visible_units, features[0], dtype)
         kind_h, variables_h, gauss_h, most_h = _side(device, model.natural.hidden_units, features[1], dtype)
@@ -144,7 +144,7 @@ class Population(OnDevice):
             *then,
             *_lists(device, start, (n + m, n), dtype)[:3],
         )
-        metropolis = plan.transition == "metropolis"
+        metropolis = plan.move.kind == "metropolis"
         macros: dict[str, object] = {
             "KIND_V": kind_v,
             "KIND_H": kind_h,
@@ -152,7 +152,7 @@ class Population(OnDevice):
             "COUPLED": None if start is None else 1,
             "LENGTH_UP": length_up,
             "LENGTH_AFTER": length_after,
-            "DOUBLE": 1 if plan.precision == "double" else None,
+            "DOUBLE": 1 if plan.placement.precision == "double" else None,
             "SPINS": 1 if kind_v == kind_h == 0 else None,
             "METROPOLIS": 1 if metropolis else None,
             "DRAWN": None if path.component_hidden is None else 1,
@@ -170,12 +170,12 @@ class Population(OnDevice):
             np.int32(n), np.int32(m),
             variables_v[0], variables_h[0], np.int32(variables_v[1]), np.int32(variables_h[1]),
             *lists, *biases, *gauss_v, *gauss_h, np.int32(components), *mixture,
-            np.int32(plan.mixture is not None and plan.mixture.drawn_last), np.int32(plan.sweeps),
+            np.int32(plan.path.mixture is not None and plan.path.mixture.drawn_last), np.int32(plan.move.sweeps),
         )  # fmt: skip
         scratch = max(2 * max(most_v, most_h, components), n if metropolis else 0)
         couplings = [x for x in (path.weights, path.lateral, path.weights0, path.lateral0) if x is not None]
         entries = 2 * sum(x.nnz if sp.issparse(x) else x.size for x in couplings) + 50 * (n + m) + components * (n + m)
-        seconds = _SECONDS * (entries + (20 * plan.sweeps * path.weights.size if metropolis else 0))
+        seconds = _SECONDS * (entries + (20 * plan.move.sweeps * path.weights.size if metropolis else 0))
         size = np.dtype(dtype).itemsize
         bytes_per_chain = scratch * size + ((n + m) // 8 if macros["SPINS"] else (n + m) * size)
         laid_out = LaidOut(macros, arguments, (n, m), features[0], scratch)

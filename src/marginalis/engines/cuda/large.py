@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from ...checks import Array
 from ...gpu.device import Device
-from ...paths.spins import signed_path
 from ..plan import Plan
 from . import resident
 from .population import OnDevice, Prepared, prepared
@@ -54,13 +53,13 @@ class LaidOut(NamedTuple):
 
 def serves(plan: Plan) -> bool:
     """Whether a plan is for this kernel."""
-    model, base, _ = plan.oriented()
-    if model.spin_form is None or not model.is_bipartite or base.is_coupled or plan.mixture is not None:
+    model, base = plan.path.end, plan.path.start
+    if model.spin_form is None or not model.is_bipartite or base.is_coupled or plan.path.mixture is not None:
         return False
     n, m = model.n_visible, model.n_hidden
     if (
-        plan.transition != "gibbs"
-        or plan.precision != "single"
+        plan.move.kind != "gibbs"
+        or plan.placement.precision != "single"
         or not (min(n, m) > 0 and max(n, m) <= 32 * _MOST_WORDS)
     ):
         return False
@@ -155,8 +154,8 @@ class Population(OnDevice):
         self.rises = device.zeros((2, n), np.int64)
         self.clock = device.zeros((1,), np.int32)
         self.again: Callable[[], None] | None = None  # some steps, over again
-        if plan.start is not None:
-            rows = self.signed(plan.start[chains.start : chains.stop])[:n]
+        if plan.chains.start is not None:
+            rows = self.signed(plan.chains.start[chains.start : chains.stop])[:n]
             padded = np.pad(rows > 0, ((0, self.rows - n), (0, _INPUTS * self.words[0] - rows.shape[1])))
             bits = np.packbits(padded, axis=1, bitorder="little")
             self.v, self.fresh = device.upload(bits.view(np.uint32)), 2
@@ -164,14 +163,14 @@ class Population(OnDevice):
     @staticmethod
     def prepare(plan: Plan, device: Device) -> Prepared:
         """Lay out a plan for the kernel."""
-        path = signed_path(plan)
+        path = plan.path.spins
         weights = path.weights.toarray() if sp.issparse(path.weights) else path.weights
         up = _half(device, weights, path.slope_h, path.base_h)
         down = _half(device, weights.T, path.slope_v, path.base_v)
         reach = float((np.abs(path.slope_h) + np.abs(weights).sum(axis=0)).max())
         macros: dict[str, object] = {
             "JOINT": 1 if plan.method == "ais" else None,
-            "BASE": None if plan.remainder.base.is_uniform else 1,
+            "BASE": None if plan.path.start.is_uniform else 1,
         }
         most = float(np.abs(np.diff(plan.betas)).max()) * reach, float(np.abs(path.slope_v).max())
         laid_out = LaidOut(up, down, macros, _unit(most[0]), _unit(most[1]))

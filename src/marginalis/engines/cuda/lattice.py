@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from ...checks import Array
 from ...gpu.device import Device
-from ...paths.spins import signed_path
 from ...random import PLANES
 from ..lattice_tables import gains, in_products, thresholds, whole_gains
 from ..placement import MOST_NEIGHBOURS, has_one_coupling
@@ -65,13 +64,13 @@ def _tables(device: Device, plan: Plan, betas: Array, coupling: float) -> tuple[
     precision whole numbers, and in the first place the number that all of them are multiplied by.
     """
     fields = betas[:, None] * (coupling * np.arange(_MOST + 1))
-    if plan.draws == "planes":
+    if plan.placement.draws == "planes":
         degrees = np.arange(_MOST)[:, None]
         by_degree = gains(betas[:, None, None] * (coupling * (2 * np.arange(_DIGITS) - degrees)))
         worth = in_products(by_degree, np.subtract)
     else:
         worth, scale = gains(fields), np.ones(len(betas) - 1)
-        if plan.precision == "single":
+        if plan.placement.precision == "single":
             worth, scale = whole_gains(worth)
         worth = np.concatenate([scale[:, None], worth[:, 1:_MOST]], axis=1)
     worth = np.concatenate([np.zeros_like(worth[:1]), worth])
@@ -102,9 +101,9 @@ class Population(OnDevice):
         laid_out = prepared.laid_out
         pitch = laid_out.sites[0] if laid_out.inside else sum(laid_out.sites)
         self.x = self.device.zeros((self.room // 32, pitch), np.uint32)
-        if plan.start is not None:
+        if plan.chains.start is not None:
             rows = np.ones((self.room, len(laid_out.order)))
-            given = self.signed(plan.start[chains.start : chains.stop])
+            given = self.signed(plan.chains.start[chains.start : chains.stop])
             rows[self.lead : self.lead + len(chains)] = given[: len(chains)]
             words = words_of(rows[:, laid_out.order]).T
             padding = ((0, 0), (0, pitch - words.shape[1]))
@@ -113,7 +112,7 @@ class Population(OnDevice):
     @staticmethod
     def prepare(plan: Plan, device: Device) -> Prepared:
         """Lay out a plan for the kernel."""
-        path = signed_path(plan)
+        path = plan.path.spins
         n, m = path.weights.shape
         lists = _both_ways(path.weights)
         orders = [np.argsort(np.diff(x.indptr), kind="stable") for x in lists]
@@ -140,12 +139,12 @@ class Population(OnDevice):
             "SIGNED": 1 if lists[0].data.min() < 0.0 else None,
             "SORTED": None if in_order else 1,
             "INSIDE": 1 if inside else None,
-            "PLANES": 1 if plan.draws == "planes" else None,
+            "PLANES": 1 if plan.placement.draws == "planes" else None,
         }
         whole = _tables(device, plan, plan.betas, size) if plan.steps <= _TABLED else None
         laid_out = LaidOut(macros, tuple(arguments), orders[0], (n, m), besides, inside, size, whole)
         common = prepared(plan, device, path, (n if inside else n + m) // 8, _SECONDS * (n + m), laid_out)
-        if plan.draws == "words":
+        if plan.placement.draws == "words":
             return common
         *keys, side_v, side_h = common.address
         return common._replace(address=(*keys, side_v + np.uint32(PLANES), side_h + np.uint32(PLANES)))

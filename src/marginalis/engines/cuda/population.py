@@ -36,12 +36,12 @@ def prepared(plan: Plan, device: Device, path: Any, bytes_per_chain: int, second
     """Gather what the populations of a plan share."""
     dtype = real_type(plan)
     betas, differences = device.upload_all(plan.betas.astype(dtype), np.diff(plan.betas))
-    sides = (HIDDEN, VISIBLE) if plan.oriented()[2] else (VISIBLE, HIDDEN)
+    sides = (HIDDEN, VISIBLE) if plan.path.is_turned else (VISIBLE, HIDDEN)
     return Prepared(
         device,
         betas,
         differences,
-        (*round_keys(plan.seed), np.uint32(sides[0]), np.uint32(sides[1])),
+        (*round_keys(plan.chains.seed), np.uint32(sides[0]), np.uint32(sides[1])),
         path.constants(plan.betas),
         path.offset,
         path.scale,
@@ -53,7 +53,7 @@ def prepared(plan: Plan, device: Device, path: Any, bytes_per_chain: int, second
 
 def real_type(plan: Plan) -> type:
     """Return the kind of number that states and fields are made of."""
-    return np.float32 if plan.precision == "single" else np.float64
+    return np.float32 if plan.placement.precision == "single" else np.float64
 
 
 def round_keys(seed: int) -> tuple[np.uint32, ...]:
@@ -79,7 +79,7 @@ class OnDevice(ABC):
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
         self.plan, self.prepared, self.chains, self.step = plan, prepared, chains, 0
         self.device = prepared.device
-        self.first = np.uint32(plan.first_chain + chains.start)
+        self.first = np.uint32(plan.chains.first + chains.start)
         self.room = -(-len(chains) // 32) * 32  # chains in whole warps
         # together, for there to be one journey back: processes that share a GPU wait for their turn at each
         self.both = self.device.zeros((1 if plan.method != "ais" else 2, self.room), np.float64)

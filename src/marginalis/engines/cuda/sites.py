@@ -10,7 +10,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ...gpu.device import Device
-from ...paths.spins import signed_path
 from ..plan import Plan
 from . import lattice
 from .population import Prepared, prepared, real_type, weight_grid
@@ -33,8 +32,8 @@ class LaidOut(NamedTuple):
 
 def serves(plan: Plan) -> bool:
     """Whether a plan is for this kernel."""
-    model, base, _ = plan.oriented()
-    if plan.draws != "words" or plan.transition != "gibbs" or plan.mixture is not None or base.is_coupled:
+    model, base = plan.path.end, plan.path.start
+    if plan.placement.draws != "words" or plan.move.kind != "gibbs" or plan.path.mixture is not None or base.is_coupled:
         return False
     if model.spin_form is None or not model.is_bipartite or not sp.issparse(model.weights):
         return False
@@ -60,7 +59,7 @@ class Population(lattice.Population):
     @staticmethod
     def prepare(plan: Plan, device: Device) -> Prepared:
         """Lay out a plan for the kernel."""
-        path, dtype = signed_path(plan), real_type(plan)
+        path, dtype = plan.path.spins, real_type(plan)
         into_v = sp.csr_array(path.weights)
         n, m = (-(-x // 4) * 4 for x in into_v.shape)
         length_v, *lists_v = _neighbours(into_v, n, dtype)
@@ -72,9 +71,9 @@ class Population(lattice.Population):
             "LENGTH_V": length_v,
             "LENGTH_H": length_h,
             "FIELDS": 1 if path.slope_v.any() or path.slope_h.any() else None,
-            "BASE": None if plan.remainder.base.is_uniform else 1,
+            "BASE": None if plan.path.start.is_uniform else 1,
             "JOINT": 1 if plan.method == "ais" else None,
-            "DOUBLE": 1 if plan.precision == "double" else None,
+            "DOUBLE": 1 if plan.placement.precision == "double" else None,
             "INSIDE": 1 if inside else None,
         }
         arguments = np.int32(n), np.int32(m), *(device.upload(x) for x in (*lists_v, *lists_h, *padded))

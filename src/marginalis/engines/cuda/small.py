@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...checks import Array
 from ...gpu.device import Device
-from ...paths.spins import SignedPath, signed_path
+from ...paths.spins import SignedPath
 from ..plan import Plan
 from .population import OnDevice, Prepared, prepared, real_type, weight_grid
 
@@ -38,17 +38,17 @@ class LaidOut(NamedTuple):
 
 def serves(plan: Plan) -> bool:
     """Whether a plan is for this kernel."""
-    model, base, _ = plan.oriented()
+    model, base = plan.path.end, plan.path.start
     if (
-        plan.draws != "words"
+        plan.placement.draws != "words"
         or model.spin_form is None
         or not model.is_bipartite
         or base.is_coupled
-        or plan.mixture is not None
+        or plan.path.mixture is not None
     ):
         return False
     n, m = model.n_visible, model.n_hidden
-    if plan.transition != "gibbs" or not (0 < n <= _MOST_UNITS and 0 < m <= _MOST_UNITS):
+    if plan.move.kind != "gibbs" or not (0 < n <= _MOST_UNITS and 0 < m <= _MOST_UNITS):
         return False
     return _bytes(plan, n, m, 1, _FIVE) <= _MOST_BYTES
 
@@ -138,8 +138,8 @@ class Population(OnDevice):
         self.room = len(chains)
         self.units = len(prepared.laid_out.path.base_v)
         self.bits = self.device.empty((-(-self.units // 32), max(1, len(chains))), np.uint32)
-        if plan.start is not None:
-            rows = self.signed(plan.start[chains.start : chains.stop])
+        if plan.chains.start is not None:
+            rows = self.signed(plan.chains.start[chains.start : chains.stop])
             down = np.pad(rows, ((0, 0), (0, -self.units % 32))) < 0
             words = np.packbits(down, axis=1).view(">u4").astype(np.uint32)
             self.bits, self.fresh = self.device.upload(np.ascontiguousarray(words.T)), 2
@@ -147,14 +147,14 @@ class Population(OnDevice):
     @staticmethod
     def prepare(plan: Plan, device: Device) -> Prepared:
         """Lay out a plan for the kernel."""
-        path = signed_path(plan)
+        path = plan.path.spins
         weights = path.weights.toarray() if sp.issparse(path.weights) else path.weights
         n, m = weights.shape
         macros: dict[str, object] = {
             "NV": n,
             "NH": m,
-            "DOUBLE": 1 if plan.precision == "double" else None,
-            "BASE": None if plan.remainder.base.is_uniform else 1,
+            "DOUBLE": 1 if plan.placement.precision == "double" else None,
+            "BASE": None if plan.path.start.is_uniform else 1,
             "JOINT": 1 if plan.method == "ais" else None,
         }
         key = b"".join(x.tobytes() for x in (weights, path.slope_v, path.slope_h, path.base_v, path.base_h))

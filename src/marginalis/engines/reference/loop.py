@@ -54,14 +54,14 @@ class Block(NamedTuple):
     lateral0: Any
 
 
-class Path:
+class Distributions:
     """P_0 … P_K for a set of chains: the visible side is sampled, the hidden one summed out."""
 
     def __init__(self, plan: Plan, chains: range) -> None:
-        model, base, swap = plan.oriented()
-        self.betas, self.seed, self.draws = plan.betas, plan.seed, plan.draws
-        self.chains = never_one(np.arange(chains.start, chains.stop, dtype=np.uint64) + np.uint64(plan.first_chain))
-        self.move, self.sweeps = KERNELS[plan.transition], plan.sweeps
+        model, base, swap = plan.path.end, plan.path.start, plan.path.is_turned
+        self.betas, self.seed, self.draws = plan.betas, plan.chains.seed, plan.placement.draws
+        self.chains = never_one(np.arange(chains.start, chains.stop, dtype=np.uint64) + np.uint64(plan.chains.first))
+        self.move, self.sweeps = KERNELS[plan.move.kind], plan.move.sweeps
         end = model.natural
         self.n_visible, self.n_hidden = model.n_visible, model.n_hidden
         self.b0, self.c0 = base.visible, base.hidden
@@ -70,7 +70,7 @@ class Path:
         self.weights, self.lateral = less(end.weights, base.weights), less(end.lateral, base.lateral)
         self.visible, self.hidden = end.visible_units, end.hidden_units
         self.sweep = [self._block(model, block) for block in base.sweep(model)]
-        self.mixture = plan.mixture
+        self.mixture = plan.path.mixture
         self.z: NDArray[np.int64] | None = None  # the component of a mixture that each chain is in, where it is drawn
         self.visible_side, self.hidden_side = (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN)
 
@@ -224,7 +224,7 @@ def _t(w: Any) -> Any:
     return None if w is None else w.T
 
 
-def mais(path: Path, k: int, v: Array) -> tuple[Array, Array]:
+def mais(path: Distributions, k: int, v: Array) -> tuple[Array, Array]:
     """Step k of marginalized AIS (eqs. mAIS_sampling, mAIS_IW_Lambda): ln λ_k, and the next v."""
     fields = path.fields(v)
     log_lambda = path.log_lambda(k, v, fields)  # the weight first, at the state before the move
@@ -233,7 +233,7 @@ def mais(path: Path, k: int, v: Array) -> tuple[Array, Array]:
     return log_lambda, v
 
 
-def ais(path: Path, k: int, v: Array) -> tuple[Array, Array]:
+def ais(path: Distributions, k: int, v: Array) -> tuple[Array, Array]:
     """Step k of AIS on the joint space (eqs. AIS_sampling, AIS_IW_w) with T_k of eq. T_k_bipartite: ln w_k, next v.
 
     T_k(x′|x) = P_k(h′|v′) τ_k(v′|v), so h⁽ᵏ⁾ comes from P_{k−1}(h|v⁽ᵏ⁾); for k = 1 that is P_0.
@@ -257,10 +257,10 @@ class Population:
     stride = 1  # steps worth taking between two looks at the clock
 
     def __init__(self, plan: Plan, chains: range) -> None:
-        self.path = Path(plan, chains)
+        self.path = Distributions(plan, chains)
         self.take_step = ais if plan.method == "ais" else mais
         self.step, self.size = 0, len(chains)
-        given = None if plan.start is None else never_one(plan.start[chains.start : chains.stop])
+        given = None if plan.chains.start is None else never_one(plan.chains.start[chains.start : chains.stop])
         self.v = self.path.start() if given is None else self.path.start_from(given)
         self._log_weights = np.zeros(len(self.v))
 
@@ -289,7 +289,7 @@ class Population:
 
 def chains_together(plan: Plan) -> int:
     """Return how many chains to advance together at most."""
-    model = plan.oriented()[0]
+    model = plan.path.end
     entries = sum(w.nnz if sp.issparse(w) else w.size for w in (model.weights, model.lateral) if w is not None)
     per_chain = entries + 10 * (len(model.visible_bias) + len(model.hidden_bias))
     return min(_CHUNK, max(1, int(_OPERATIONS / per_chain) // _ROWS) * _ROWS)

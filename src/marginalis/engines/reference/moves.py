@@ -14,15 +14,15 @@ from ...options import TRANSITIONS
 from ...random import METROPOLIS
 
 if TYPE_CHECKING:
-    from .loop import Fields, Path
+    from .loop import Distributions, Fields
 
 
-def gibbs(path: Path, k: int, v: Array, fields: Fields) -> Array:
+def gibbs(path: Distributions, k: int, v: Array, fields: Fields) -> Array:
     """Blocked Gibbs (eq. tau_k_bipartite): h from P_k(h|v), then v′ from P_k(v|h), block after block."""
     return path.draw_visible(k, v, path.draw_hidden(k, fields, step=k))
 
 
-def metropolis(path: Path, k: int, v: Array, fields: Fields) -> Array:
+def metropolis(path: Distributions, k: int, v: Array, fields: Fields) -> Array:
     """Roussel's sampling (Roussel, Cocco & Monasson 2021): Gibbs with Metropolis moves of h in between.
 
     h from P_k(h|v), then `path.sweeps` sweeps on the marginal P_k(h), each a single-flip proposal per hidden

@@ -1,0 +1,157 @@
+"""The path of distributions that chains are annealed along."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..models.model import MRF
+from .base import Base
+from .mixture import Mixture
+from .reduce import sum_small_parts, whole_model
+from .spins import SignedPath, signed_path
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """P_β from P_0 to a model: −E_β = (1−β)(−E_start) + β(−E_end) (eq. P_k(x)_beta_k), every field affine in β.
+
+    `part` is what is annealed of `model`, and `start` what of `base` belongs to it, both turned so that the visible
+    side is the sampled one; `part` is None if nothing is left to anneal. What is summed exactly beforehand adds
+    `exact_log_ratio` to every log-weight, the exact ln(Z/Z_0) of it. A `mixture` replaces the start.
+    """
+
+    model: MRF  # the caller's
+    base: Base  # P_0 of all variables of the model
+    name: str  # of the start, for the record; "given" if it has no other
+    part: MRF | None
+    start: Base
+    exact_log_ratio: float
+    is_turned: bool  # whether the hidden side of the model is the sampled one
+    mixture: Mixture | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what engines do not need: the caller's model, and what is only kept to save time."""
+        state = {x.name: getattr(self, x.name) for x in fields(self)}
+        return state if self.part is None else state | {"model": self.part, "base": self.start}
+
+    @property
+    def end(self) -> MRF:
+        """What is annealed; the visible side is sampled."""
+        assert self.part is not None
+        return self.part
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of the model is summed exactly beforehand."""
+        return self.part is not None and self.part.n_variables == self.model.n_variables
+
+    @property
+    def width(self) -> int:
+        """Number of features of the sampled side."""
+        return len(self.end.visible_bias)
+
+    @property
+    def unturned(self) -> MRF:
+        """What is annealed, with the sides named as in the caller's model."""
+        return self.end.transposed() if self.is_turned else self.end
+
+    @cached_property
+    def spins(self) -> SignedPath:
+        """Fields and couplings with every two-state unit as a ±1 spin."""
+        return signed_path(self.end, self.start, self.mixture)
+
+    @property
+    def operations(self) -> float:
+        """Rough cost of a step of one chain, in multiply-adds."""
+        if self.part is None:
+            return 1.0
+        model = self.part
+        entries = sum(w.nnz if sp.issparse(w) else w.size for w in (model.weights, model.lateral) if w is not None)
+        extra = 0
+        if self.mixture is not None:
+            extra = 8 * self.mixture.fields.size + 60 * self.mixture.components
+            if self.mixture.hidden is not None:
+                extra = 2 * self.mixture.components * model.n_features + 60 * self.mixture.components
+        return 2.0 * entries + 60.0 * model.n_features + extra
+
+    @property
+    def log_z0(self) -> float:
+        """ln Z at the start of the path; a free component of a mixture at its end counts against it."""
+        log_z = self.base.log_z(self.model)
+        if self.mixture is None:
+            return log_z
+        natural = self.end.natural
+        replaced = [(natural.visible_units, self.start.visible)]
+        if self.mixture.is_drawn:
+            replaced.append((natural.hidden_units, self.start.hidden))
+        own = sum(float(units.log_normaliser(x[None])[0]) for units, x in replaced)
+        mixed = self.mixture.log_z(natural.visible_units, natural.hidden_units)
+        return log_z - own + mixed - math.log(self.mixture.components)
+
+    def from_mixture(self, mixture: Mixture, name: str) -> Path:
+        """Return the path that starts from a mixture instead."""
+        return replace(self, mixture=mixture, name=name)
+
+    def without_mixture(self) -> Path:
+        """Return the path from the base alone, which is the uniform one where a mixture has taken its place."""
+        return replace(self, mixture=None, name="uniform")
+
+    def from_base(self, base: Base, name: str) -> Path:
+        """Return the path that starts from another base and has the same variables sampled."""
+        return make_path(self.model, base, name, self.is_turned, keep_whole=self.is_whole)
+
+    def is_like(self, other: Path) -> bool:
+        """Whether both have the same start, by its name, and the same side sampled."""
+        return self.name == other.name and self.is_turned == other.is_turned
+
+    def turned(self) -> Path:
+        """Return the path from the same base on which the other side of a bipartite graph is sampled."""
+        part = None if self.part is None else self.part.transposed()
+        return replace(self, part=part, start=self.start.transposed(), is_turned=not self.is_turned)
+
+    def reversed(self, last_to_first: bool) -> Path:
+        """Return the path of the reverse process (eq. reverse_process), on which weights are those of Z_0/Z.
+
+        A sweep takes the sampled variables from last to first and, if asked for, the summed-out ones, too; states of
+        the sampled side are reordered by `reordered`.
+        """
+        model, base, mixture = self.end, self.start, self.mixture and self.mixture.reversed()
+        if last_to_first:
+            w, b, c = model.weights[:, ::-1], model.visible_bias, model.hidden_bias[::-1]
+            model = MRF(w, b, c, model.visible_units, model.hidden_units, model.temperature)
+            base = Base(base.visible, base.hidden[::-1])
+            mixture = mixture and mixture.reordered(hidden=np.arange(len(c))[::-1])
+        if not model.is_bipartite:
+            at = self._backwards
+            model, base = model.reversed_sweep(), base.with_visible(at)
+            mixture = mixture and mixture.reordered(visible=at)
+        return replace(self, part=model, start=base, mixture=mixture, exact_log_ratio=-self.exact_log_ratio)
+
+    def reordered(self, states: Any) -> Any:
+        """Return states of the sampled side in the order that the reversed path has them."""
+        return states if self.end.is_bipartite else states[:, self._backwards]
+
+    @property
+    def _backwards(self) -> Any:
+        return self.end.visible_features(np.arange(self.end.n_visible)[::-1])
+
+
+def make_path(model: MRF, base: Base, name: str, turned: bool | None = None, *, keep_whole: bool = False) -> Path:
+    """Return the path from a base to a model; with `keep_whole` nothing of the model is summed exactly beforehand.
+
+    On a bipartite graph the hidden side is sampled if `turned` says so or, if that is None, if it is the smaller one
+    (paper, section on the size ratio).
+    """
+    part, start, exact = (whole_model if keep_whole else sum_small_parts)(model, base)
+    if turned is None:
+        sampled = part or model
+        turned = sampled.is_bipartite and sampled.n_hidden < sampled.n_visible
+    if turned:
+        part, start = part and part.transposed(), start.transposed()
+    return Path(model, base, name, part, start, exact, turned)
