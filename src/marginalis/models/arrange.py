@@ -22,6 +22,7 @@ from .units import Units
 
 _DENSE = 0.25  # part of all pairs beyond which the visible variables are drawn one by one, and stored as a matrix
 _MOST_EDGES = 2**31
+_LARGE = 20_000  # variables of a graph that is worth a few seconds of compilation, on the first use
 
 
 def arrange(
@@ -210,6 +211,11 @@ def two_colour(graph: Any) -> Indices | None:
     (i, 0)–(j, 1) and (i, 1)–(j, 0), the two copies of i meet exactly if its part has an odd cycle.
     """
     n = graph.shape[0]
+    if n >= _LARGE:
+        from .colouring import two_colours  # imported here: Numba takes a while to load
+
+        sides = two_colours(*_neighbours(graph))
+        return sides if len(sides) else None
     cover = sp.block_array([[None, graph], [graph.T, None]], format="csr") if graph.nnz else sp.csr_array((2 * n,) * 2)
     _, part = connected_components(cover, directed=False)
     if (part[:n] == part[n:]).any():
@@ -234,6 +240,10 @@ def _is_dense(graph: Any) -> bool:
 
 
 def _colours(graph: Any) -> Indices:
+    if graph.shape[0] >= _LARGE:
+        from .colouring import smallest_last  # imported here: Numba takes a while to load
+
+        return smallest_last(*_neighbours(graph))
     import networkx as nx  # imported here: it takes a while to load
 
     colours = nx.greedy_color(nx.from_scipy_sparse_array(graph), "smallest_last")
@@ -243,6 +253,10 @@ def _colours(graph: Any) -> Indices:
 def _greedy_set(graph: Any) -> Indices:
     """Take the variable with the fewest neighbours left, drop these, and so on."""
     n = graph.shape[0]
+    if n >= _LARGE:
+        from .colouring import greedy_set  # imported here: Numba takes a while to load
+
+        return greedy_set(*_neighbours(graph))
     indptr, indices = graph.indptr.tolist(), graph.indices
     degree = np.diff(graph.indptr).tolist()
     heap = [(d, i) for i, d in enumerate(degree)]
@@ -264,6 +278,13 @@ def _greedy_set(graph: Any) -> Indices:
                     degree[k] -= 1
                     heapq.heappush(heap, (degree[k], k))
     return np.sort(np.array(taken, dtype=np.int64))
+
+
+def _neighbours(graph: Any) -> tuple[Indices, Indices]:
+    """Return where the neighbours of each variable start, and the neighbours in ascending order."""
+    if not graph.has_sorted_indices:
+        graph = graph.sorted_indices()
+    return graph.indptr.astype(np.int64), graph.indices
 
 
 def _sweep_order(graph: Any, visible: Indices) -> Indices:

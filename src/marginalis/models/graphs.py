@@ -280,7 +280,10 @@ def _edges(edges: ArrayLike, n: int | None) -> tuple[Indices, int]:
 
 def _merge(pairs: Indices, coupling: Array) -> tuple[Indices, Array]:
     """Return every edge once, with the sum of its couplings where it is given several times."""
-    kept, index = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
+    low, high = pairs.min(axis=1), pairs.max(axis=1)
+    n = int(high.max(initial=0)) + 1  # at most 2^31, so that a pair is one number
+    keys, index = np.unique(low * n + high, return_inverse=True)
+    kept = np.stack(np.divmod(keys, n), axis=1)
     sums = np.bincount(index.ravel(), weights=coupling, minlength=len(kept))
     return kept, sums.astype(np.float64, copy=False)
 
