@@ -34,6 +34,7 @@ QUICK = {  # run by `make test`; the others by `make docs`
     "docs/formats.md",
     "docs/models/dbm.md",
     "docs/models/gaussian.md",
+    "docs/models/rectified.md",
     "docs/models/graphs.md",
     "docs/models/potts.md",
 }

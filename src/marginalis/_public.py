@@ -44,6 +44,8 @@ from .models.layered import dbm as dbm
 from .models.layered import rbm as rbm
 from .models.model import MRF as MRF
 from .models.networks import from_pgmpy as from_pgmpy
+from .models.units import ReLU as ReLU
+from .models.units import dReLU as dReLU
 from .paths.base import data_base as data_base
 from .reporting.gather import Report as Report
 from .reporting.gather import report as report

@@ -9,6 +9,7 @@ import zlib
 import numpy as np
 import pytest
 from conftest import command
+from scipy.integrate import quad
 
 import marginalis as mg
 from marginalis.files import archive, hdf5
@@ -126,8 +127,12 @@ def write_julia(path, *, kinds=("Binary", "Spin"), rbm_type="RBM", version="1.0.
     for side, kind, n in (("visible", kinds[0], 3), ("hidden", kinds[1], 2)):
         shape = (3, n) if kind.startswith("Potts") else (n,)
         par = rng.normal(size=(1, *shape))
-        if kind == "Gaussian":
+        if kind in ("Gaussian", "ReLU", "pReLU", "xReLU"):
             par = np.concatenate([par, -rng.uniform(2.0, 3.0, (1, *shape))])  # its absolute value counts
+        if kind in ("pReLU", "xReLU", "nsReLU"):
+            par = np.concatenate([par, rng.uniform(-0.8, 0.8, (2, *shape))])
+        if kind == "dReLU":
+            par = np.concatenate([par, rng.normal(size=(1, *shape)), rng.uniform(-3.0, -2.0, (2, *shape))])
         arrays[f"{side}_par"] = par
         shapes.append(shape)
     arrays["weights"] = 0.5 * rng.normal(size=(*shapes[0], *shapes[1]))
@@ -176,6 +181,53 @@ def test_julia_machines(tmp_path, kinds, rbm_type):
     assert mg.exact_log_z(model) == pytest.approx(np.logaddexp.reduce(terms, axis=None), rel=1e-12)
 
 
+def rectified_energies(kind, par):
+    """θ and γ of both sides of the units of a layer, as RestrictedBoltzmannMachines.jl computes them."""
+    if kind == "ReLU":
+        return par[0], None, np.abs(par[1]), None
+    if kind == "dReLU":
+        return par[0], par[1], np.abs(par[2]), np.abs(par[3])
+    theta, gamma, delta, eta = par if len(par) == 4 else (par[0], np.ones(par.shape[1]), par[1], par[2])
+    eta = eta if kind == "pReLU" else eta / (1.0 + np.abs(eta))
+    gamma = np.abs(gamma)
+    return theta + delta / (1.0 + eta), theta - delta / (1.0 - eta), gamma / (1.0 + eta), gamma / (1.0 - eta)
+
+
+@pytest.mark.parametrize("rbm_type", ["RBM", "CenteredRBM", "StandardizedRBM"])
+@pytest.mark.parametrize("kind", ["ReLU", "dReLU", "pReLU", "xReLU", "nsReLU"])
+def test_rectified_hidden_units(tmp_path, kind, rbm_type):
+    arrays = write_julia(tmp_path / "m.h5", kinds=("Spin", kind), rbm_type=rbm_type)
+    theta_plus, theta_minus, gamma_plus, gamma_minus = rectified_energies(kind, arrays["hidden_par"])
+    v = side_states("Spin", 3)
+    x = (v - arrays.get("offset_v", 0.0)) / arrays.get("scale_v", 1.0)
+    inputs = x @ (arrays["weights"] / arrays.get("scale_h", np.ones(2)))
+    terms = v @ arrays["visible_par"][0] - inputs @ arrays.get("offset_h", np.zeros(2))
+    for unit in range(2):
+        for row, field in enumerate(inputs[:, unit]):
+            up, g = theta_plus[unit] + field, gamma_plus[unit]
+            whole = quad(lambda h, a=up, g=g: math.exp(a * h - 0.5 * g * h * h), 0.0, math.inf, epsrel=1e-12)[0]
+            if theta_minus is not None:
+                down, g = theta_minus[unit] + field, gamma_minus[unit]
+                whole += quad(lambda h, a=down, g=g: math.exp(a * h - 0.5 * g * h * h), -math.inf, 0.0, epsrel=1e-12)[0]
+            terms[row] += math.log(whole)
+    assert mg.exact_log_z(mg.load(tmp_path / "m.h5")) == pytest.approx(np.logaddexp.reduce(terms), rel=1e-10)
+
+
+def test_an_xrelu_without_scale_and_one_that_is_open(tmp_path):
+    """Newer versions leave γ = 1 out; η = ±1 would leave a side without a bound."""
+    write_julia(tmp_path / "a.h5", kinds=("Spin", "nsReLU"))
+    write_julia(tmp_path / "b.h5", kinds=("Spin", "pReLU"))
+    exact = mg.exact_log_z(mg.load(tmp_path / "a.h5"))
+    with h5py.File(tmp_path / "a.h5", "r+") as file:
+        del file["hidden_type"]
+        file["hidden_type"] = "xReLU"
+    assert mg.exact_log_z(mg.load(tmp_path / "a.h5")) == exact
+    with h5py.File(tmp_path / "b.h5", "r+") as file:
+        file["hidden_par"][0, 3] = -1.0
+    with pytest.raises(ValueError, match="has pReLU units with η = -1; it must lie between -1 and 1"):
+        mg.load(tmp_path / "b.h5")
+
+
 @pytest.mark.parametrize("rbm_type", ["RBM", "StandardizedRBM"])
 def test_gaussian_hidden_units(tmp_path, rbm_type):
     arrays = write_julia(tmp_path / "m.h5", kinds=("Spin", "Gaussian"), rbm_type=rbm_type)
@@ -215,7 +267,7 @@ def replaced(name, value):
     [
         (replaced("rbm_hdf5_file_format_version", "2.0.0"), "has format version '2.0.0'; this package reads 1.0.0"),
         (replaced("rbm_type", "DeepRBM"), "has rbm_type 'DeepRBM'"),
-        (replaced("hidden_type", "ReLU"), "has hidden units of type 'ReLU'; this package has Binary, Spin"),
+        (replaced("hidden_type", "StdGauss"), "has hidden units of type 'StdGauss'; this package has Binary, Spin"),
         (replaced("weights", np.zeros((3, 2))), r"weights has shape \(2, 3\); the layers want \(3, 2\)"),
         (replaced("visible_par", np.zeros(3)), r"visible_par has shape \(3,\)"),
         (

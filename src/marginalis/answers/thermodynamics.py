@@ -118,8 +118,9 @@ def thermodynamics(
     stay = whole(moves, "moves", 1, 10**6)
     model = as_model(model)
     wanted = _inverse_temperatures(betas, temperatures)
-    if not (model.visible_units.is_discrete and model.hidden_units.is_discrete):
-        raise ValueError("thermodynamics serves discrete units only: a Gaussian side has no state at β = 0")
+    for units in (model.visible_units, model.hidden_units):
+        if not units.is_discrete:
+            raise ValueError(f"thermodynamics serves discrete units only: {units.noun[0]}s have no law at β = 0")
     if "base" in options:
         raise ValueError("thermodynamics starts from the uniform base, which is β = 0; leave base out")
     chosen = filled_in(options, leave_out=_NOT_HERE)

@@ -175,6 +175,10 @@ def _applicable(
     parts = _by_parts(model, threads, limit) if method == "auto" and isinstance(model, MRF) else None
     if parts is not None:
         return [("parts", parts)]
+    if not found and method == "auto":
+        raise ModelTooLarge(
+            "no exact method applies to this model: neither side is discrete, nor are all variables normal"
+        )
     if not found:
         raise ValueError(f"method {method!r} does not apply to this model")
     way = found[0][1]

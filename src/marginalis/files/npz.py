@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from ..checks import a_kind, csr_fits, reading, shown
 from ..models.forms import Grid, Layers, Split
 from ..models.model import MRF
-from ..models.units import parse_units
+from ..models.units import PARAMETERS, RECTIFIED, Rectified, ReLU, Units, parse_units
 from .archive import Header, read_arrays
 from .atomic import write_whole
 
@@ -24,6 +24,7 @@ _BIASES = ("visible_bias", "hidden_bias")
 _LATERAL = ("lateral_data", "lateral_indices", "lateral_indptr")
 _WORDS = ("visible_units", "hidden_units", "labels")
 _PRECISIONS = ("visible_precision", "hidden_precision")
+_RECTIFIED = tuple(f"{side}_{name}" for side in ("visible", "hidden") for name in ("gamma", *PARAMETERS))
 _CALLERS = (
     "split_visible",
     "split_hidden",
@@ -38,6 +39,7 @@ _NUMBERS = (
     *_LATERAL,
     "lateral",
     *_PRECISIONS,
+    *_RECTIFIED,
     *_CALLERS,
 )
 
@@ -61,6 +63,8 @@ def save(model: MRF, path: str | Path) -> None:
     }
     for side, units in (("visible", model.visible_units), ("hidden", model.hidden_units)):
         arrays |= {f"{side}_{name}": values for name, values in units.parameters.items()}
+        if units.name in RECTIFIED:
+            arrays["version"] = VERSIONS[1]
     if isinstance(model.layout, Grid):
         arrays |= {"grid_shape": model.layout.shape, "grid_periodic": model.layout.periodic}
         if model.layout.triangular:
@@ -94,9 +98,7 @@ def load(path: str | Path) -> MRF:
         biases = arrays["visible_bias"], arrays["hidden_bias"]
         words = [str(arrays.get(f"{side}_units", "spin")) for side in ("visible", "hidden")]
         visible, hidden = (
-            parse_units(
-                word, np.size(b), arrays.get(f"{side}_precision") if word == "gaussian" else None, f"{side}_units"
-            )
+            _read_units(word, side, np.size(b), arrays)
             for word, side, b in zip(words, ("visible", "hidden"), biases, strict=True)
         )
         return MRF(
@@ -111,6 +113,19 @@ def load(path: str | Path) -> MRF:
             lateral=_read_lateral(arrays),
             labels=_read_labels(arrays),
         )
+
+
+def _read_units(word: str, side: str, features: int, arrays: dict[str, Any]) -> Units:
+    """Return the kind of a side that a word names, with the parameters that the file has for it."""
+    if word in RECTIFIED:
+        given = {x: arrays[f"{side}_{x}"] for x in ("gamma", *PARAMETERS) if f"{side}_{x}" in arrays}
+        wanted = ("gamma",) if "gamma" in given else PARAMETERS
+        if tuple(given) != wanted:
+            raise ValueError(f"{side}_units is {word!r}; it wants the keys {', '.join(f'{side}_{x}' for x in wanted)}")
+        units = ReLU(**given) if "gamma" in given else Rectified(*(tuple(x.ravel().tolist()) for x in given.values()))
+        units.check(features, f"{side}_units")
+        return units
+    return parse_units(word, features, arrays.get(f"{side}_precision") if word == "gaussian" else None, f"{side}_units")
 
 
 def _check_shapes(headers: dict[str, Header]) -> None:
@@ -144,6 +159,10 @@ def _check_shapes(headers: dict[str, Header]) -> None:
         ):
             if n != length:
                 raise ValueError(f"{key} has length {n}, but weights has {length} {what}")
+    for key in _RECTIFIED:
+        n = rows if key.startswith("visible") else columns
+        if key in headers and headers[key].size not in (1, n):
+            raise ValueError(f"{key} has {headers[key].size} numbers; it must have 1 or {n}")
     for key in ("temperature", "offset", "version"):
         if key in headers and headers[key].size != 1:
             raise ValueError(f"key {key!r} must hold one number")

@@ -16,6 +16,7 @@ import numpy as np
 from ..checks import Array, shown
 from ..models.layered import rbm
 from ..models.model import MRF
+from ..models.units import RECTIFIED, ReLU, Units, dReLU
 from .hdf5 import Source
 
 HEADER = "rbm_hdf5_file_format_version"
@@ -34,13 +35,19 @@ UNITS = {
     "Potts": "categorical",
     "PottsGumbel": "categorical",
     "Gaussian": "gaussian",
+    "ReLU": "relu",
+    "dReLU": "drelu",
+    "pReLU": "drelu",
+    "xReLU": "drelu",
+    "nsReLU": "drelu",
 }
+_ROWS = {"Gaussian": (2,), "ReLU": (2,), "dReLU": (4,), "pReLU": (4,), "xReLU": (4, 3), "nsReLU": (3,)}  # of numbers
 
 
 class Layer(NamedTuple):
     """One side: its kind, its fields and, if it is Gaussian, its precisions."""
 
-    units: str
+    units: str | Units
     field: Array
     precision: Array | None
     shape: tuple[int, ...]  # as h5py has it, parameters left out
@@ -92,14 +99,37 @@ def _layer(source: Source, side: str) -> Layer:
         raise ValueError(f"has {side} units of type {shown(kind)}; this package has {', '.join(UNITS)}")
     par = source.array(f"{side}_par")
     units = UNITS[kind]
-    rows, axes = (2 if units == "gaussian" else 1), (3 if units == "categorical" else 2)
-    if par.ndim < axes or par.shape[-1] != rows or 0 in par.shape:
+    rows, axes = par.shape[-1] if par.ndim else 0, (3 if units == "categorical" else 2)
+    if par.ndim < axes or rows not in _ROWS.get(kind, (1,)) or 0 in par.shape:
         raise ValueError(f"{side}_par has shape {par.shape[::-1]}, which does not fit units of type {kind}")
     shape = par.shape[:-1]
     par = par.reshape(math.prod(shape), rows)
     if units == "categorical":
         units = f"categorical:{shape[-1]}"
+    if units in RECTIFIED:
+        field, rectified = _rectified(kind, par.T)
+        return Layer(rectified, field, None, shape)
     return Layer(units, par[:, 0].copy(), np.abs(par[:, 1]) if rows == 2 else None, shape)
+
+
+def _rectified(kind: str, par: Array) -> tuple[Array, Units]:
+    """Return the fields of rectified units, and the units with what is left of their parameters.
+
+    All but ReLU are dReLU: with θ, γ, Δ and η they have θ± = θ ± Δ/(1 ± η) and γ± = γ/(1 ± η), where xReLU has ξ for
+    η = ξ/(1 + |ξ|), and nsReLU, as xReLU without γ, has γ = 1.
+    """
+    if kind == "ReLU":
+        return par[0].copy(), ReLU(np.abs(par[1]))
+    if kind == "dReLU":
+        theta_plus, theta_minus, gamma_plus, gamma_minus = par
+        return np.zeros_like(theta_plus), dReLU(np.abs(gamma_plus), np.abs(gamma_minus), theta_plus, theta_minus)
+    theta, gamma, delta, eta = par if len(par) == 4 else (par[0], np.ones_like(par[0]), *par[1:])
+    if kind != "pReLU":
+        eta = eta / (1.0 + np.abs(eta))
+    if not (np.abs(eta) < 1.0).all():
+        raise ValueError(f"has {kind} units with η = {eta[np.argmax(np.abs(eta))]:g}; it must lie between -1 and 1")
+    up, down = 1.0 + eta, 1.0 - eta
+    return theta.copy(), dReLU(np.abs(gamma) / up, np.abs(gamma) / down, delta / up, -delta / down)
 
 
 def _vector(source: Source, name: str, layer: Layer) -> Array:

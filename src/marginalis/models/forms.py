@@ -156,7 +156,8 @@ def natural_form(model: Any) -> Natural:
     with np.errstate(over="ignore"):
         units = model.visible_units.at_temperature(t), model.hidden_units.at_temperature(t)
     for side in units:
-        if side.precisions is not None and not (np.isfinite(side.precisions).all() and (side.precisions > 0).all()):
+        gamma = side.curvatures
+        if gamma is not None and not (np.isfinite(gamma).all() and (gamma > 0).all()):
             raise ValueError(f"temperature is {t!r}: the precisions divided by it overflow or vanish")
     w, b, c, offset = (over(x) for x in (model.weights, model.visible_bias, model.hidden_bias, model.offset))
     lateral = None if model.lateral is None else over(model.lateral)

@@ -33,7 +33,8 @@ def rbm(
 
     `units` is one word or a pair (visible, hidden): ``"spin"`` (−1, +1), ``"binary"`` (0, 1),
     ``"categorical:q"`` (one-hot: q rows or columns of the weights, and q biases, per variable) or
-    ``"gaussian"`` with precision γ (1 by default); or a kind of your own (see `models.units`).
+    ``"gaussian"`` with precision γ (1 by default); `ReLU` or `dReLU`, as in ``("spin", mg.ReLU(gamma))``; or a kind of
+    your own (see `models.units`).
     """
     pair = (units, units) if isinstance(units, str | Units) else tuple(units) if isinstance(units, list | tuple) else ()
     if len(pair) != 2:

@@ -14,29 +14,45 @@ from .forms import Coupling
 
 
 def check_normalisable(model: Any) -> None:
-    """Raise a ValueError where the couplings of Gaussian variables outweigh their precisions."""
+    """Raise a ValueError where the couplings of real variables outweigh their precisions."""
     if model.lateral is not None:
-        if model.visible_units.precisions is not None and not _is_positive_definite(*_gaussian_precision(model)):
+        if model.visible_units.curvatures is not None and not _is_positive_definite(*_gaussian_precision(model)):
             raise ValueError(
-                "the couplings make this Gaussian model not normalisable: the matrix of precisions less couplings "
-                "must be positive definite"
+                f"the couplings make this {_words(model)} model not normalisable: the matrix of precisions less "
+                "couplings must be positive definite"
             )
         return
-    visible, hidden = model.visible_units.precisions, model.hidden_units.precisions
+    visible, hidden = model.visible_units.curvatures, model.hidden_units.curvatures
     if visible is not None and hidden is not None:
-        size = _largest_singular_value(model.weights, visible, hidden)
+        weights = model.weights
+        if model.visible_units.is_nonnegative and model.hidden_units.is_nonnegative:  # what is negative only helps
+            weights = weights.maximum(0.0) if sp.issparse(weights) else np.maximum(weights, 0.0)
+        size = _largest_singular_value(weights, *_spread(model, visible, hidden))
         if not size < 1.0:
             raise ValueError(
-                "weights make this Gaussian model not normalisable: the largest singular value of "
+                f"weights make this {_words(model)} model not normalisable: the largest singular value of "
                 f"w_ij/√(γ_i γ_j) is {size:.6g}; it must be below 1"
             )
 
 
+def _spread(model: Any, *curvatures: Array) -> list[Array]:
+    """Return one curvature per variable of both sides."""
+    sides = zip(curvatures, model.weights.shape, strict=True)
+    return [np.broadcast_to(x, n) for x, n in sides]
+
+
+def _words(model: Any) -> str:
+    """Return what the real variables of a model are called."""
+    sides = (units for units in (model.visible_units, model.hidden_units) if units.curvatures is not None)
+    return " and ".join(dict.fromkeys(units.noun[0].partition(" ")[0] for units in sides))
+
+
 def _gaussian_precision(model: Any) -> tuple[Array, Any]:
     """Return the precisions and the couplings of all Gaussian variables; the visible ones are."""
-    visible, hidden = model.visible_units.precisions, model.hidden_units.precisions
+    visible, hidden = model.visible_units.curvatures, model.hidden_units.curvatures
     if hidden is None:
-        return visible, sp.csr_array(model.lateral)
+        return np.broadcast_to(visible, model.weights.shape[0]), sp.csr_array(model.lateral)
+    visible, hidden = _spread(model, visible, hidden)
     w = sp.csr_array(model.weights)
     gamma = np.concatenate([visible, hidden])
     return gamma, sp.csr_array(sp.block_array([[sp.csr_array(model.lateral), w], [w.T, None]]))

@@ -16,6 +16,11 @@ from ...checks import shown
 from .categorical import Categorical as Categorical
 from .gaussian import Gaussian as Gaussian
 from .kind import Units as Units
+from .rectified import PARAMETERS as PARAMETERS
+from .rectified import RECTIFIED as RECTIFIED
+from .rectified import Rectified as Rectified
+from .rectified import ReLU as ReLU
+from .rectified import dReLU as dReLU
 from .two_state import BINARY as BINARY
 from .two_state import SPIN as SPIN
 from .two_state import TwoState as TwoState
@@ -52,4 +57,7 @@ def parse_units(
         if not (np.isfinite(gamma).all() and (gamma > 0).all()):
             raise ValueError(f"{argument}: precisions must be positive and finite")
         return Gaussian(tuple(gamma.tolist()))
-    raise ValueError(f"{argument} is {shown(word)}; it must be one of binary, categorical:q, gaussian, spin")
+    raise ValueError(
+        f"{argument} is {shown(word)}; it must be one of binary, categorical:q, gaussian, spin, or mg.ReLU() or "
+        "mg.dReLU()"
+    )

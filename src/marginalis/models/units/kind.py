@@ -26,6 +26,7 @@ class Units(ABC):
     offset: float = 0.0  # In an equivalent model of spins s, where there is one, a variable is offset + scale·s.
     scale: float = 1.0
     is_discrete: bool = False  # Every variable has finitely many states.
+    is_nonnegative: bool = False  # No variable is below 0.
     is_one_hot: bool = False  # A variable has one feature, 0 or 1, for each of its states.
 
     if TYPE_CHECKING:  # A subclass has it in whatever way suits it.
@@ -48,6 +49,11 @@ class Units(ABC):
     def precisions(self) -> Array | None:
         """The precision of every variable that is normally distributed given its field; None for other kinds."""
         return None
+
+    @property
+    def curvatures(self) -> Array | None:
+        """The least γ with which −γx²/2 adds to the exponent, one number or one per variable; None if discrete."""
+        return self.precisions
 
     @property
     def noun(self) -> tuple[str, str]:
