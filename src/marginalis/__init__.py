@@ -61,6 +61,7 @@ __all__ = [
     "save",
     "states",
     "thermodynamics",
+    "to_arviz",
 ]
 
 

@@ -3,6 +3,7 @@
 from . import plots as plots
 from .answers.along import Along as Along
 from .answers.along import along as along
+from .answers.arviz import to_arviz as to_arviz
 from .answers.audit import Audit as Audit
 from .answers.audit import audit as audit
 from .answers.bounds import Bounds as Bounds

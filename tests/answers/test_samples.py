@@ -5,7 +5,6 @@ import pytest
 from conftest import random_rbm, z_score
 
 import marginalis as mg
-from marginalis.models.data import check_rows
 
 
 def models():
@@ -40,8 +39,8 @@ def test_exact_samples_follow_the_model(name):
     assert got.warnings == ()
     assert got.rows.shape == (len(got), model.n_features) == (4000, model.n_features)
     v, h = model.by_side(got.rows, "rows")
-    check_rows(model.visible_units, v)
-    check_rows(model.hidden_units, h)
+    model.visible_units.check_rows(v)
+    model.hidden_units.check_rows(h)
     assert_means(got.rows, mg.expectations(model, exact=True))
 
 

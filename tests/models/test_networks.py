@@ -92,6 +92,21 @@ def test_conditional_densities_are_refused_by_name():
         mg.from_pgmpy(nx.path_graph(3))
 
 
+def test_polynomials_of_dimod():
+    dimod = pytest.importorskip("dimod")
+    terms = {("a", "b", "c"): 1.5, ("a",): -1.0, ("c", "b"): 0.3, (): 0.5}
+    for vartype, values in (("SPIN", (-1, 1)), ("BINARY", (0, 1))):
+        polynomial = dimod.BinaryPolynomial(terms, vartype)
+        states = [dict(zip("abc", x, strict=True)) for x in itertools.product(values, repeat=3)]
+        wanted = np.logaddexp.reduce([-polynomial.energy(x) for x in states])
+        assert mg.exact_log_z(polynomial) == pytest.approx(wanted, rel=1e-13)
+    pairs = dimod.BinaryPolynomial({("a", "b"): 0.5, ("b",): -0.2}, "SPIN")
+    assert mg.as_model(pairs).labels == ("a", "b")
+    assert mg.exact_log_z(pairs) == pytest.approx(mg.exact_log_z(mg.from_bqm(dimod.make_quadratic(pairs, 9.0, "SPIN"))))
+    with pytest.raises(ValueError, match="a term joins 21 variables; at most 20 fit a table"):
+        mg.exact_log_z(dimod.BinaryPolynomial({tuple(range(21)): 1.0}, "SPIN"))
+
+
 def test_models_that_pgmpy_made():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

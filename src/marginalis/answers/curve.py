@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ..display import sketch
 from ..display.card import Displayed
 from ..display.words import decimals
 from ..statistics.weights import Weights
+from .record import Written, finite
 
 
 class LogZRows:
@@ -44,7 +46,7 @@ class LogZRows:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Curve(LogZRows, Displayed):
+class Curve(LogZRows, Written, Displayed):
     """ln Z(β) along the way from the base to the model, from the weights of the chains after each step.
 
     Z(β) belongs to the P_β in between; with a uniform base that is the model at temperature T/β.
@@ -55,6 +57,11 @@ class Curve(LogZRows, Displayed):
     log_z0: float
     unseen: float = 0.0
     ess_of = "chains"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a row for every β as plain data."""
+        columns = zip(self.betas.tolist(), self.log_z.tolist(), self.stderr.tolist(), strict=True)
+        return {"rows": [{"beta": b, "log_z": z, "stderr": finite(e)} for b, z, e in columns], "log_z0": self.log_z0}
 
     def __str__(self) -> str:
         steps, chains = self.log_weights.shape

@@ -29,7 +29,7 @@ from .estimate import Estimate
 from .exact_means import exact_means, factor_marginals
 from .features import Features, Function, evaluated, named_functions
 from .final_states import FinalStates, final_states
-from .record import Answer, Record, finite, plain_name
+from .record import Answer, Record, data_frame, finite, plain_name
 from .unseen import reach_of_function, reaches_of_means, reaches_of_products
 
 _CHEAP, _ANY = 26.0, 34.0  # binary logarithms of operations: about a second, and some minutes
@@ -110,6 +110,25 @@ class Expectations(Answer):
             up = min(max((self.means[first] - low) / (high - low), 0.0), 1.0)
             found.append((np.array([1.0 - up, up]), np.full(2, self.mean_errors[first] / (high - low))))
         return found
+
+    def to_dataframe(self) -> Any:
+        """Return a pandas DataFrame: a row for every mean, product along a coupling and function."""
+        kinds = [
+            *(
+                ("mean", self.feature(k), x, e)
+                for k, (x, e) in enumerate(zip(self.means, self.mean_errors, strict=True))
+            ),
+            *(
+                ("product", edge, x, e)
+                for edge, x, e in zip(self.edges, self.correlations, self.correlation_errors, strict=True)
+            ),
+            *(
+                ("function", name if np.ndim(values) == 0 else (name, k), x, e)
+                for name, values in self.functions.items()
+                for k, (x, e) in enumerate(zip(np.ravel(values), np.ravel(self.function_errors[name]), strict=True))
+            ),
+        ]
+        return data_frame([{"kind": k, "of": of, "mean": float(x), "error": float(e)} for k, of, x, e in kinds])
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data; what is infinite (the errors of one chain) is None."""

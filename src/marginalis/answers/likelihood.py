@@ -7,7 +7,6 @@ c + vᵀW (the same sum that mAIS-V takes at every step); only ln Z may have to 
 from __future__ import annotations
 
 import inspect
-import json
 import math
 import time
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from .bounds import Bounds
 from .estimate import Estimate
 from .estimating import estimate, estimate_knowing
 from .likelihoods import LogLikelihoods, OfSamples
-from .record import finite
+from .record import Written, finite
 
 _CHEAP = 1.0  # seconds: an exact ln Z that takes no longer is always taken
 _CELLS = 1 << 22  # of a chunk of rows with its fields; bounds the memory, changes nothing else
@@ -41,7 +40,7 @@ _ROUNDING = 1e-9  # relative: two rows whose terms differ by less may be the sam
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LogLikelihood(OfSamples, Displayed):
+class LogLikelihood(OfSamples, Written, Displayed):
     """ln p(v) of every row of a data set, in nats.
 
     Two errors that have nothing to do with each other are kept apart: `interval` is what the doubt about ln Z
@@ -99,10 +98,6 @@ class LogLikelihood(OfSamples, Displayed):
             "seconds": self.seconds,
             "warnings": list(self.warnings),
         }
-
-    def to_json(self) -> str:
-        """Return the answer, `per_sample` aside, as one JSON object."""
-        return json.dumps(self.to_dict(), allow_nan=False)
 
     def __str__(self) -> str:
         low, high = self.interval

@@ -186,13 +186,18 @@ class Written:
 
     def to_dataframe(self) -> Any:
         """Return the answer as a pandas DataFrame: one row, or one for each of its rows. Needs pandas."""
-        try:
-            pandas = importlib.import_module("pandas")
-        except ImportError:
-            raise ValueError("to_dataframe needs pandas: pip install pandas") from None
         data = self.to_dict()
         rows = data.pop("rows", [{}])
-        return pandas.DataFrame([_flat({**data, **row}) for row in rows])
+        return data_frame([_flat({**data, **row}) for row in rows])
+
+
+def data_frame(rows: Any, **options: Any) -> Any:
+    """Return a pandas DataFrame."""
+    try:
+        pandas = importlib.import_module("pandas")
+    except ImportError:
+        raise ValueError("to_dataframe needs pandas: pip install pandas") from None
+    return pandas.DataFrame(rows, **options)
 
 
 class Answer(Written, Displayed):

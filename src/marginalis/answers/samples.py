@@ -17,7 +17,9 @@ from ..random import TARGET, uniforms
 from ..running.session import at_work
 from ..statistics.confidence import relative_weights
 from ..statistics.resampling import systematic
+from .features import Features
 from .final_states import FinalStates, final_states
+from .record import data_frame
 
 _EXACT_SECONDS = 30.0
 
@@ -34,10 +36,17 @@ class Samples(Displayed):
     is_exact: bool
     source: str
     warnings: tuple[str, ...] = ()
+    labels: tuple[
+        Any, ...
+    ] = ()  # of the columns: of a variable, or of a variable and its state where these are one-hot
 
     def __len__(self) -> int:
         """Return the number of samples."""
         return len(self.rows)
+
+    def to_dataframe(self) -> Any:
+        """Return the rows as a pandas DataFrame, whose columns are the labels of the features. Needs pandas."""
+        return data_frame(self.rows, columns=list(self.labels) if self.labels else None)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """Return the rows, so that samples are taken wherever rows are."""
@@ -93,7 +102,7 @@ def _exact(model: MRF, n: int, seed: int) -> Samples | None:
     if model.n_hidden:
         u = uniforms(seed, chains, 1, TARGET, model.n_hidden)
         rows[:, at_h] = natural.hidden_units.draw(natural.hidden_bias + visible @ natural.weights, u)
-    return Samples(rows, True, way)
+    return Samples(rows, True, way, labels=_labels(model))
 
 
 def _chosen(states: FinalStates, n: int, seed: int) -> Samples:
@@ -107,4 +116,10 @@ def _chosen(states: FinalStates, n: int, seed: int) -> Samples:
         f"(effective number {states.estimate.ess:.1f}{' populations' if states.plan.chains.populations else ''}), "
         f"{len(np.unique(found))} of them different"
     )
-    return Samples(rows, False, "annealing", (note, *states.estimate.warnings, *states.doubts))
+    notes = (note, *states.estimate.warnings, *states.doubts)
+    return Samples(rows, False, "annealing", notes, _labels(states.plan.model))
+
+
+def _labels(model: MRF) -> tuple[Any, ...]:
+    what = Features.of(model)
+    return tuple(what.name(k) for k in range(model.n_features))

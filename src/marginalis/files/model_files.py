@@ -18,6 +18,7 @@ from .archive import limit
 from .dimod_files import has_vartype, parse_coo, parse_dimod_json, write_coo, write_dimod_json
 from .hdf5 import MAGIC as HDF5
 from .hdf5 import open_hdf5
+from .libdai import parse_libdai
 from .rbm_jl import HEADER, read_rbm_jl
 from .rbms import read_rbms
 from .rudy import parse_rudy, write_rudy
@@ -48,7 +49,7 @@ def load(
     """Read a model file of any kind that is known; what it is, its content says.
 
     ``.npz`` (see `save`), UAI (also ``.gz``, ``.xz``), HDF5 of the package rbms and of
-    RestrictedBoltzmannMachines.jl, ``.pt`` of torch, dimod's JSON and COO, rudy, adabmDCA.
+    RestrictedBoltzmannMachines.jl, ``.pt`` of torch, dimod's JSON and COO, rudy, adabmDCA, libDAI's ``.fg``.
 
     Parameters
     ----------
@@ -140,13 +141,15 @@ def _parse(text: str, maxcut: bool) -> MRF | FactorModel:
         return parse_dimod_json(text)
     if is_adabm(text):
         return parse_adabm(text)
+    if len(first) == 1 and first[0].isdecimal():
+        return parse_libdai(text)
     if is_rudy:
         return parse_rudy(text, maxcut)
     if has_vartype(text) or (len(first) == 3 and all(map(_NUMBERS.fullmatch, first))):
         return parse_coo(text)
     raise ValueError(
         "is in no format that is known here: npz, UAI (MARKOV, BAYES), HDF5 (rbms, RestrictedBoltzmannMachines.jl), "
-        "torch, dimod JSON or COO, rudy, adabmDCA"
+        "torch, dimod JSON or COO, rudy, adabmDCA, libDAI"
     )
 
 

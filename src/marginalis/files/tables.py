@@ -13,39 +13,79 @@ import numpy as np
 
 from ..checks import one_line, open_file, reading, shown
 from .archive import keys, limit, read_array, read_arrays
+from .fasta import parse_fasta
+from .hdf5 import open_hdf5
+from .text import read_text
 
-ENDINGS = ".npy", ".npz", ".csv"
+_LONGEST_LINE = 1 << 24  # Characters of the first line, which may name the columns.
+HDF5 = ".h5", ".hdf5"
+ENDINGS = ".npy", ".npz", ".csv", *HDF5, ".fasta", ".fa"
 
 
 def is_model(path: str | Path) -> bool:
-    """Whether an ``.npz`` file holds a model and no table of data."""
+    """Whether a file whose name may be that of data holds a model."""
+    if Path(path).suffix.lower() in HDF5:
+        with reading("data file", path), open_hdf5(path) as source:
+            return not source.has("samples")
     return zipfile.is_zipfile(path) and "visible_bias" in keys(path)
 
 
 def load_data(path: str | Path) -> Any:
-    """Read a table, one sample per row: ``.npy``, ``.npz`` with the key ``data``, or ``.csv`` text."""
+    """Read a table, one sample per row: ``.npy``, ``.npz`` with the key ``data``, or ``.csv`` text.
+
+    The data files of the package rbms are read as well: HDF5 with the key ``samples``, and aligned sequences (FASTA). A
+    CSV file whose first line is not of numbers names its columns: then a pair of rows and labels is returned.
+    """
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a data file")
     kind = Path(path).suffix.lower()
+    labels = None
     with reading("data file", path):
         if kind not in ENDINGS:
-            raise ValueError("its name must end in .npy, .npz or .csv")
+            raise ValueError(f"its name must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
         if kind == ".npz":
             arrays = read_arrays(path, ("data",))
             if "data" not in arrays:
                 raise ValueError(f"lacks the key 'data'; it has {one_line(', '.join(keys(path)), 80) or 'nothing'}")
             table = arrays["data"]
+        elif kind in HDF5:
+            with open_hdf5(path) as source:
+                if not source.has("samples"):
+                    raise ValueError(f"lacks the key 'samples'; it has {one_line(', '.join(source.names()), 80)}")
+                table = source.array("samples")
+        elif kind in (".fasta", ".fa"):
+            table = parse_fasta(read_text(path))
         else:
             with open_file(path, limit()) as file:
-                table = read_array(file, "data", os.fstat(file.fileno()).st_size) if kind == ".npy" else _table(file)
+                if kind == ".npy":
+                    table = read_array(file, "data", os.fstat(file.fileno()).st_size)
+                else:
+                    labels, table = _table(file)
         if table.ndim != 2:
             raise ValueError(f"the array has {table.ndim} dimensions; it must have 2, samples x features")
         if table.size == 0:
             raise ValueError("the table is empty")
-        return table
+        return table if labels is None else (table, labels)
 
 
-def _table(file: IO[bytes]) -> Any:
+def _table(file: IO[bytes]) -> tuple[list[Any] | None, Any]:
+    """Return the names of the columns, if the first line has any, and the rows."""
     with io.TextIOWrapper(file, encoding="utf-8-sig") as text, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the file is empty is an error of its own
-        return np.loadtxt(text, delimiter=",", ndmin=2)
+        first = text.readline(_LONGEST_LINE)
+        words = [word.strip().strip('"') for word in first.split(",")]
+        named = len(set(words)) == len(words) and all(words) and not all(map(_is_number, words))
+        if not named:
+            text.seek(0)
+        rows = np.loadtxt(text, delimiter=",", ndmin=2)
+    if named and rows.size and rows.shape[1] != len(words):
+        raise ValueError(f"names {len(words)} columns; its rows have {rows.shape[1]}")
+    return [int(x) if x.isdecimal() and len(x) < 19 else x for x in words] if named else None, rows
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True

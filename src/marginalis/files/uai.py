@@ -101,7 +101,7 @@ def _scopes(tokens: Tokens, factors: int, n: int) -> list[tuple[int, ...]]:
 
 def _tables(tokens: Tokens, cards: tuple[int, ...], scopes: list[tuple[int, ...]]) -> list[Array]:
     values = tokens.numbers("a size or weight")
-    logs = _logs(tokens, values)
+    logs = logs_of(tokens, values)
     first, at, tables = tokens.at, 0, []
     for a, scope in enumerate(scopes):
         shape = tuple(cards[v] for v in scope)
@@ -124,7 +124,7 @@ def _tables(tokens: Tokens, cards: tuple[int, ...], scopes: list[tuple[int, ...]
     return tables
 
 
-def _logs(tokens: Tokens, values: Array) -> Array:
+def logs_of(tokens: Tokens, values: Array) -> Array:
     """Return the logarithms of weights; those out of the range of floating point are not zero or infinite."""
     bad = np.flatnonzero(~(values >= 0.0))
     if len(bad):

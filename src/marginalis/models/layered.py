@@ -14,7 +14,7 @@ from .factors import FactorModel
 from .forms import Layers, Split
 from .graphs import from_bqm, from_graph
 from .model import MRF
-from .networks import from_pgmpy, has_tables
+from .networks import from_binary_polynomial, from_pgmpy, has_tables, is_polynomial
 from .states import from_state, is_state
 from .units import Units, parse_units
 
@@ -51,7 +51,9 @@ def rbm(
 
 
 def as_factors(value: Any) -> Any:
-    """Return graphs that carry tables as a `FactorModel`, all other values as they are."""
+    """Return graphs that carry tables, and polynomials, as a `FactorModel`; all other values as they are."""
+    if is_polynomial(value):
+        return from_binary_polynomial(value)
     return from_pgmpy(value) if has_tables(value) else value
 
 
@@ -63,6 +65,7 @@ def as_model(value: Any, argument: str = "model") -> MRF:
     - a tuple (weights of shape |V| × |H|, visible_bias, hidden_bias, units), as `rbm` takes them;
     - a fitted scikit-learn ``BernoulliRBM`` (0/1 units), or a ``Pipeline`` that ends in one;
     - a dimod binary quadratic model (see `from_bqm`), a networkx graph (see `from_graph`);
+    - a ``BinaryPolynomial`` of dimod;
     - a Markov network, factor graph or Bayesian network of pgmpy (see `from_pgmpy`);
     - a torch module or its ``state_dict`` (see `states.from_state`);
     - a `FactorModel` of pairs.

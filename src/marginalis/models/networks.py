@@ -1,6 +1,7 @@
-"""Graphical models of the package pgmpy: Markov networks, factor graphs and Bayesian networks as factors.
+"""Models of other packages that are factors: pgmpy's networks, and polynomials of spins or binaries.
 
-Nothing here imports pgmpy: its models are networkx graphs that carry tables, as ``factors`` or as ``cpds``.
+Nothing here imports these packages. A model of pgmpy is a networkx graph that carries tables, as ``factors`` or as
+``cpds``; a ``BinaryPolynomial`` of dimod, or OpenJij's model of higher order, has a ``vartype`` and terms.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import Array, a_kind, one_line, plain_array, shown, whole
+from ..checks import Array, a_kind, one_line, plain_array, real_number, shown, whole
 from .factors import FactorModel
 
+_MOST_VARIABLES = 20  # of a term: its table has a million entries
 _TABLES = ("factors", "cpds")  # attributes of the graphs
 
 
@@ -20,6 +22,52 @@ def has_tables(value: Any) -> bool:
     """Whether a value is a graph that carries tables, so that its edges alone are not the model."""
     is_graph = all(hasattr(value, name) for name in ("nodes", "edges", "is_directed"))
     return is_graph and any(hasattr(value, name) for name in (*_TABLES, "get_factors", "get_cpds"))
+
+
+def is_polynomial(value: Any) -> bool:
+    """Whether a value maps terms, of any number of variables each, to costs."""
+    terms = getattr(value, "polynomial", value)
+    return isinstance(terms, Mapping) and getattr(getattr(value, "vartype", None), "name", "") in ("SPIN", "BINARY")
+
+
+def from_binary_polynomial(value: Any) -> FactorModel:
+    """Return the factors of a ``dimod.BinaryPolynomial``: E = Σ cost · Π x, with P ∝ exp(−E).
+
+    State 0 is the lower value of a variable and state 1 the higher. Labels are sorted where that can be: the package
+    keeps them in sets.
+    """
+    is_spin = value.vartype.name == "SPIN"
+    costs: dict[tuple[Any, ...], float] = {}
+    for term, cost in getattr(value, "polynomial", value).items():
+        reduced = tuple(term)
+        if len(set(reduced)) < len(reduced):
+            raise ValueError(f"the term {shown(reduced)} names a variable twice")
+        if len(reduced) > _MOST_VARIABLES:
+            raise ValueError(f"a term joins {len(reduced)} variables; at most {_MOST_VARIABLES} fit a table")
+        costs[reduced] = costs.get(reduced, 0.0) + real_number(cost, f"the cost of {shown(reduced)}")
+    labels = list(dict.fromkeys(x for term in costs for x in term))
+    if not labels:
+        raise ValueError("the polynomial has no variables")
+    labels = _in_order(labels)
+    number = {label: i for i, label in enumerate(labels)}
+    scopes, tables, offset = [], [], 0.0
+    for term, cost in costs.items():
+        if not term:
+            offset -= cost
+            continue
+        table = np.array(-cost)
+        for _ in term:
+            table = np.multiply.outer(table, np.array([-1.0, 1.0] if is_spin else [0.0, 1.0]))
+        scopes.append(tuple(number[label] for label in term))
+        tables.append(table)
+    return FactorModel((2,) * len(labels), tuple(scopes), tuple(tables), offset, tuple(labels))
+
+
+def _in_order(labels: list[Any]) -> list[Any]:
+    try:
+        return sorted(labels)
+    except TypeError:
+        return sorted(labels, key=repr)
 
 
 def from_pgmpy(model: Any, evidence: Mapping[Any, Any] | None = None) -> FactorModel:

@@ -60,7 +60,7 @@ def answers(model: mg.BipartiteMRF) -> None:
         print(error)
     bounds: mg.Bounds = mg.bound(model, steps=10)
     audit: mg.Audit = mg.audit(model, mg.sample(model, 50), steps=10)
-    print(audit.beta, audit.verdict, mg.from_pgmpy)
+    print(audit.beta, audit.verdict, mg.from_pgmpy, mg.to_arviz)
     print(bounds.lower <= bounds.upper, bounds.is_certified)
     difference: mg.Difference = mg.difference(model, model)
     print(difference.log_ratio, difference.interval)
