@@ -90,8 +90,8 @@ def test_other_methods_and_too_large_models():
     rng = np.random.default_rng(2)
     scopes = tuple(itertools.combinations(range(36), 3))[::3]
     model = mg.FactorModel((2,) * 36, scopes, tuple(rng.normal(size=(2, 2, 2)) for _ in scopes))
-    with pytest.raises(mg.ModelTooLarge, match=r"variable elimination with tables of 2\^3\d entries"):
-        mg.exact_log_z(model)
+    with pytest.raises(mg.ModelTooLarge, match=r"variable elimination with tables of 2\^\d\d entries"):
+        mg.exact_log_z(model, max_seconds=1.0)
     with pytest.raises(ValueError, match="method 'transfer' does not apply to this model"):
         mg.exact_log_z(model, method="transfer")
     with pytest.raises(ValueError, match="method is 'magic'"):

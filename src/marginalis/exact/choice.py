@@ -14,13 +14,14 @@ from ..models.layered import as_factors, as_model
 from ..models.model import MRF
 from ..parallel.progress import ticker
 from ..parallel.threads import Tick, cores
-from .factored import factored_way
+from .counting import CountingFailed
+from .factored import factored_ways
 from .parts import isolated, log_z_of_isolated, pieces, submodel
 from .structure import spin_fields
 from .surfaces import is_sparse_enough
 from .ways import EPS, PROMISED, SEARCHING, SOON, WAYS, ExactMethod, enumeration_on_gpu
 
-METHODS = ("auto", *WAYS)
+METHODS = ("auto", *WAYS, "counting")
 
 _INSTANT = 1e-3  # Seconds below which a length of time is not given as a number.
 _MANY = 1000  # variables without couplings that are summed apart, as a method would take them one by one
@@ -90,6 +91,10 @@ def exact_log_z(
                 value = _vouched(way, offset, threads, tick)
         except ModelTooLarge:
             raise
+        except CountingFailed as error:
+            if k == len(ways) - 1:
+                raise ModelTooLarge(str(error)) from None
+            continue
         except ValueError:  # a method may find that it cannot vouch for its accuracy: on to the next
             if k == len(ways) - 1:
                 raise
@@ -158,9 +163,11 @@ def _applicable(
     found: list[tuple[str, ExactMethod]] = []
     names = METHODS[1:] if method == "auto" else (method,)
     if isinstance(model, FactorModel):
-        found = [(name, factored_way(model)) for name in names if name == "elimination"]
+        found = factored_ways(model, method, limit)
     else:
         for name in names:
+            if name not in WAYS:
+                continue  # for models of factors only
             if name in SEARCHING:
                 search = max(SOON, SEARCHING[name] * model.n_edges)
                 if any(way.seconds < search and way.is_sure for _, way in found):
@@ -168,7 +175,7 @@ def _applicable(
             way = WAYS[name](model, threads)
             if way is not None:
                 found.append((name, way))
-    found.sort(key=lambda pair: pair[1].seconds)
+        found.sort(key=lambda pair: pair[1].seconds)
     fitting = [(name, way) for name, way in found if way.seconds <= limit]
     if fitting:
         return fitting

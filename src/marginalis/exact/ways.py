@@ -20,6 +20,7 @@ from .gaussian import gaussian_discrete_log_z, gaussian_gaussian_log_z, gaussian
 from .integrated import MOST_DENSE, integrate_gaussians
 from .kaufman import kaufman_log_z
 from .layers import layers_cost, layers_log_z
+from .networks import NetworkWay, faster_ways
 from .on_gpu import PAIRS_PER_SECOND, sum_on_gpu, why_not
 from .ordering import table_entries
 from .structure import Factors, grid_arrays, layer_arrays, ordered_factors
@@ -32,6 +33,7 @@ FEATURES_PER_SECOND = 5e7  # the same for other kinds of unit
 ENTRIES_PER_SECOND = 1e8  # of transfer and elimination tables
 _MOST_ENTRIES = 27.0  # binary logarithm: 1 GiB
 _COLD = 1.5  # a coupling beyond which frustrated lattices take Kac and Ward's determinant to many bits
+_SEARCHED = 40.0  # binary logarithm of the largest table of a greedy order from which a search may find a useful one
 _LU_SITES = 1 << 12  # an LU of more takes seconds, and hears no interrupt
 PROMISED = 1e-9  # relative accuracy, absolute for |ln Z| < 1
 EPS = 2.0**-52
@@ -41,6 +43,8 @@ SOON = 0.2  # seconds: do not look for a better way than this
 class ExactMethod(NamedTuple):
     """A method that applies to a model: about how long it takes, and the sum itself (offset left out).
 
+    `bytes` is the memory of its tables, where these are large.
+
     `adds`: about how large the numbers are, all together, that it adds up to come to a value. Where they nearly
     cancel, a value is good to 2^-52 of that only.
     """
@@ -49,6 +53,7 @@ class ExactMethod(NamedTuple):
     size: str
     run: Callable[[int, Tick], float]
     adds: Callable[[float], float] = abs
+    bytes: float = 0.0
 
     @property
     def is_sure(self) -> bool:
@@ -246,12 +251,19 @@ def _elimination(model: MRF, threads: int) -> ExactMethod | None:
     parts, order, width = found
     # on other graphs than bipartite ones many tables may be as large as the largest
     entries = width if model.is_bipartite or width > _MOST_ENTRIES else _log2_entries(parts, order)
-    return ExactMethod(
-        math.inf if width > _MOST_ENTRIES else log2_seconds(entries, ENTRIES_PER_SECOND) + 1e-4 * len(parts.cards),
+    seconds = log2_seconds(entries, ENTRIES_PER_SECOND) + 1e-4 * len(parts.cards)
+    simple = NetworkWay(
+        "elimination",
+        math.inf if width > _MOST_ENTRIES else seconds,
+        8.0 * 2.0**width,
         f"variable elimination with tables of 2^{width:.0f} entries",
         lambda threads, tick: eliminate_log_z(*parts, order),
-        _adds(model),
     )
+    best = simple
+    if width <= _SEARCHED:
+        tables = [((i,), u) for i, u in enumerate(parts.unary)] + list(zip(parts.edges, parts.tables, strict=True))
+        best = faster_ways(parts.cards, tables, simple, math.inf, counting=False)[0]
+    return ExactMethod(best.seconds, best.size, best.run, _adds(model), best.bytes)
 
 
 def _log2_entries(parts: Factors, order: list[int]) -> float:

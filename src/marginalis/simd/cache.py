@@ -17,9 +17,11 @@ logger = logging.getLogger("marginalis")
 _PACKAGE = Path(__file__).parents[1]
 # Every file that kernels are made of or read constants from; a test follows their imports.
 _OTHERS = (
+    "exact/contraction.py",
     "exact/kernel.py",
     "exact/pfaffian_kernel.py",
     "exact/planar.py",
+    "exact/search.py",
     "exact/transfer.py",
     "models/colouring.py",
     "checks.py",

@@ -1,0 +1,419 @@
+"""Contraction of a network of tables along an order of elimination, with time and memory known before.
+
+Every variable is summed out of the product of the tables that it is in. The sum is done in blocks that stay in the
+cache, so that nothing of the size of the product is ever stored, only the message. Tables are kept as plain numbers as
+long as their products cannot leave the range of floating point, as logarithms otherwise. Where the messages would take
+more memory than there is, some variables are conditioned on: the network is contracted for each of their states.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from ..checks import Array
+from ..parallel.threads import Tick, run_jobs
+from ..simd.cache import kernel
+
+Factor = tuple[tuple[int, ...], Array]
+
+_RANGE = 650.0  # Products whose logarithms span less than this cannot underflow where it matters.
+_BLOCK = 1 << 11  # Entries of a block of a message, at least, where the message has as many.
+_MOST_INPUTS = 4  # Tables that one sum multiplies; smaller ones are multiplied before.
+_AT_ONCE = 1 << 22  # Entries between two looks at interrupts.
+_SECONDS_PER_ENTRY = 1.6e-9  # Of one thread, for an entry of the product of all tables of a variable.
+_SECONDS_PER_STEP = 3e-4
+_SLICED = 12  # Variables that are tried as the next one to condition on.
+_MOST_SLICES = 1 << 14
+
+
+class Contraction(NamedTuple):
+    """How a network is contracted, and what that takes; `sliced` are the variables that are conditioned on."""
+
+    order: list[int]
+    sliced: tuple[int, ...]
+    slices: int
+    entries: float  # of all products, over all slices
+    largest: float  # of a message
+    bytes: float  # of all tables that exist at the same time
+
+    @property
+    def seconds(self) -> float:
+        """About how long it takes on one thread."""
+        return self.entries * _SECONDS_PER_ENTRY + self.slices * len(self.order) * _SECONDS_PER_STEP
+
+
+def plan_contraction(
+    cards: Sequence[int], scopes: Sequence[Sequence[int]], order: Sequence[int], memory: float
+) -> Contraction | None:
+    """Return how to contract along an order within a memory in bytes, or None if that takes too many slices."""
+    sliced: list[int] = []
+    slices = 1
+    while True:
+        entries, largest, needed, widest = _simulated(cards, scopes, order, set(sliced))
+        if needed <= memory:
+            left = [v for v in order if v not in sliced]
+            return Contraction(left, tuple(sliced), slices, entries * slices, largest, needed)
+        used = {v: sum(v in scope for scope in scopes) for v in widest}
+        options = []
+        for v in sorted(widest, key=used.__getitem__, reverse=True)[:_SLICED]:
+            cost, _, need, _ = _simulated(cards, scopes, order, {*sliced, v})
+            options.append((cost * cards[v], need, v))
+        if not options:
+            return None
+        chosen = min(options)[-1]
+        sliced.append(chosen)
+        slices *= cards[chosen]
+        if slices > _MOST_SLICES:
+            return None
+
+
+def _simulated(
+    cards: Sequence[int], scopes: Sequence[Sequence[int]], order: Sequence[int], without: set[int]
+) -> tuple[float, float, float, set[int]]:
+    """Return entries of all products, of the largest message, bytes at the worst moment, and the widest scope."""
+    rank = {v: k for k, v in enumerate(order)}
+    waiting: dict[int, list[tuple[set[int], float]]] = {v: [] for v in order}
+    live = 0.0
+    for scope in scopes:
+        left = {v for v in scope if v not in without}
+        if left:
+            size = math.prod(cards[v] for v in left)
+            waiting[min(left, key=rank.__getitem__)].append((left, size))
+            live += size
+    entries = largest = peak = 0.0
+    widest: set[int] = set()
+    for v in order:
+        if v in without:
+            continue
+        scope = {v}.union(*(left for left, _ in waiting[v]))
+        size = float(math.prod(cards[u] for u in scope))
+        message = size / cards[v]
+        entries += size
+        peak = max(peak, live + message)
+        if message > largest:
+            largest, widest = message, scope
+        live += message - sum(held for _, held in waiting.pop(v))
+        scope.discard(v)
+        if scope:
+            waiting[min(scope, key=rank.__getitem__)].append((scope, message))
+    return entries, largest, 8.0 * peak, widest
+
+
+class _Buffers:
+    """Memory of tables that are no longer needed, for the next ones: fresh memory takes longer than a sum in it."""
+
+    def __init__(self, most: float) -> None:
+        self._most, self._live, self._free = most, 0, [np.empty(0)]
+
+    def take(self, size: int) -> Array:
+        """Return memory for a table."""
+        fitting = [k for k, held in enumerate(self._free) if size <= held.size <= 4 * size]
+        if fitting:
+            return self._free.pop(min(fitting, key=lambda k: self._free[k].size))
+        if 8 * (self._live + size) > self._most:
+            self._live -= sum(held.size for held in self._free)
+            self._free = []
+        self._live += size
+        return np.empty(size)
+
+    def give(self, memory: Array | None) -> None:
+        """Take the memory of a table back."""
+        if memory is not None:
+            self._free.append(memory)
+
+
+class _Table:
+    """A table over variables in order of elimination: plain numbers, or their logarithms, between two bounds."""
+
+    def __init__(
+        self,
+        scope: tuple[int, ...],
+        values: Array,
+        is_log: bool,
+        low: float,
+        high: float,
+        memory: Array | None = None,
+    ) -> None:
+        self.scope, self.values, self.is_log, self.low, self.high = scope, values, is_log, low, high
+        self.memory = memory
+
+    def as_log(self) -> None:
+        """Turn plain numbers into logarithms."""
+        if not self.is_log:
+            with np.errstate(divide="ignore"):
+                np.log(self.values, out=self.values)
+            self.is_log = True
+
+    def as_plain(self) -> None:
+        """Turn logarithms into plain numbers; their bounds must allow that."""
+        if self.is_log:
+            np.exp(self.values, out=self.values)
+            self.is_log = False
+
+
+def contract(
+    cards: Sequence[int], factors: Sequence[Factor], plan: Contraction, threads: int, tick: Tick
+) -> float:
+    """Return ln of the sum over all states of exp of the sum of the tables; −∞ if there is none."""
+    values = []
+    for k, states in enumerate(product(*(range(cards[v]) for v in plan.sliced))):
+        held = dict(zip(plan.sliced, states, strict=True))
+        given = [
+            (tuple(v for v in scope if v not in held), table[tuple(held.get(v, slice(None)) for v in scope)])
+            for scope, table in factors
+        ]
+        values.append(_contract(cards, given, plan.order, plan.bytes, threads, _share(tick, k, plan.slices)))
+    top = max(values)
+    return top if top == -math.inf else top + math.log(math.fsum(math.exp(value - top) for value in values))
+
+
+def _share(tick: Tick, k: int, count: int) -> Tick:
+    return lambda fraction: tick((k + fraction) / count)
+
+
+def _contract(
+    cards: Sequence[int], factors: Sequence[Factor], order: list[int], most: float, threads: int, tick: Tick
+) -> float:
+    rank = {v: k for k, v in enumerate(order)}
+    waiting: dict[int, list[_Table]] = {v: [] for v in order}
+    constants: list[float] = []
+    buffers = _Buffers(most)
+
+    def place(table: _Table) -> None:
+        if table.scope:
+            waiting[table.scope[0]].append(table)
+        else:
+            table.as_log()
+            constants.append(float(table.values.ravel()[0]))
+
+    for scope, values in factors:
+        axes = sorted(range(len(scope)), key=lambda k, scope=scope: rank[scope[k]])
+        logs = np.array(values.transpose(axes), dtype=float, order="C")  # a copy, which may be changed
+        finite = logs[np.isfinite(logs)]
+        if not finite.size:
+            return -math.inf
+        high, low = float(finite.max()), float(finite.min())
+        logs -= high
+        constants.append(high)
+        place(_Table(tuple(scope[k] for k in axes), logs, True, low - high, 0.0))
+    for done, v in enumerate(order):
+        inputs = waiting.pop(v)
+        if not inputs:
+            constants.append(math.log(cards[v]))
+            continue
+        message, constant = _summed(cards, v, inputs, rank, buffers, threads)
+        constants.append(constant)
+        if constant == -math.inf:
+            return -math.inf
+        place(message)
+        tick((done + 1) / len(order))
+    return math.fsum(constants)
+
+
+def _summed(
+    cards: Sequence[int], v: int, inputs: list[_Table], rank: dict[int, int], buffers: _Buffers, threads: int
+) -> tuple[_Table, float]:
+    """Return the message of a variable, its largest entry about one, and ln of what was divided out."""
+    high = math.fsum(table.high for table in inputs)
+    plain = high - math.fsum(table.low for table in inputs) + math.log(cards[v]) <= _RANGE
+    for table in inputs:
+        if plain:
+            table.as_plain()
+        else:
+            table.as_log()
+    inputs.sort(key=lambda table: table.values.size)
+    while len(inputs) > _MOST_INPUTS:
+        first, second, *others = inputs
+        buffers.give(first.memory)
+        buffers.give(second.memory)
+        inputs = sorted([*others, _multiplied(cards, first, second, rank, plain)], key=lambda t: t.values.size)
+    scope = tuple(sorted({u for table in inputs for u in table.scope if u != v}, key=rank.__getitem__))
+    shape = [cards[u] for u in scope]
+    memory = buffers.take(math.prod(shape))
+    out = memory[: math.prod(shape)]
+    inner, block = _inner(shape)
+    outer = len(shape) - inner
+    strides = np.zeros((_MOST_INPUTS, max(outer, 1)), dtype=np.int64)
+    offsets = np.zeros((_MOST_INPUTS, block), dtype=np.uint32)
+    kinds = np.full(_MOST_INPUTS, -1, dtype=np.int64)
+    step = np.zeros(_MOST_INPUTS, dtype=np.int64)
+    for k, table in enumerate(reversed(inputs)):
+        by = dict(zip(table.scope, np.array(table.values.strides) // 8, strict=True))
+        step[k] = by[v]
+        strides[k, :outer] = [by.get(u, 0) for u in scope[:outer]]
+        grid = np.zeros([1] * inner, dtype=np.int64)
+        for axis, u in enumerate(scope[outer:]):
+            index = np.arange(cards[u], dtype=np.int64) * by.get(u, 0)
+            grid = grid + index.reshape([-1 if j == axis else 1 for j in range(inner)])
+        offsets[k] = np.broadcast_to(grid, shape[outer:]).ravel()
+        kinds[k] = 0 if not offsets[k].any() else 1 if (offsets[k] == np.arange(block)).all() else 2
+    flat = [table.values.ravel() for table in reversed(inputs)]
+    flat += [flat[0][:1]] * (_MOST_INPUTS - len(flat))
+    sizes = np.array(shape[:outer] or [1], dtype=np.int64)
+    count = out.size // block
+    at_once = max(1, _AT_ONCE // (block * cards[v]))
+    found = np.empty((-(-count // at_once), 2))
+    kernel_of = _plain_blocks if plain else _log_blocks
+    scale = -high
+
+    def work(part: int):
+        blocks = part * at_once, min((part + 1) * at_once, count)
+        kernel_of(*flat, kinds, strides, offsets, step, sizes, cards[v], scale, *blocks, out, found[part])
+        yield 1.0
+
+    parts = range(len(found))
+    run_jobs(work, parts, float(len(found)), min(threads, len(found)), lambda fraction: None)
+    low, top = float(found[:, 0].min()), float(found[:, 1].max())
+    for table in inputs:
+        buffers.give(table.memory)
+    if top == -math.inf:
+        return _Table((), np.zeros(1), True, 0.0, 0.0), -math.inf
+    return _Table(scope, out.reshape(shape), not plain, low, top, memory), high
+
+
+def _inner(shape: list[int]) -> tuple[int, int]:
+    """Return how many of the last axes make a block, and its entries."""
+    inner, block = 0, 1
+    while inner < len(shape) and block < _BLOCK:
+        inner += 1
+        block *= shape[-inner]
+    return inner, block
+
+
+def _multiplied(cards: Sequence[int], one: _Table, two: _Table, rank: dict[int, int], plain: bool) -> _Table:
+    scope = tuple(sorted({*one.scope, *two.scope}, key=rank.__getitem__))
+    views = [
+        table.values.reshape([cards[u] if u in table.scope else 1 for u in scope]) for table in (one, two)
+    ]
+    values = np.multiply(*views) if plain else np.add(*views)
+    return _Table(scope, np.ascontiguousarray(values), not plain, one.low + two.low, one.high + two.high)
+
+
+@kernel()
+def _start(block, sizes, strides, at):
+    """Write the first entries of the tables that a block needs."""
+    for k in range(at.shape[0]):
+        at[k] = 0
+    rest = block
+    for axis in range(sizes.shape[0] - 1, -1, -1):
+        digit = rest % sizes[axis]
+        rest //= sizes[axis]
+        for k in range(at.shape[0]):
+            at[k] += digit * strides[k, axis]
+
+
+_FAST = {"nnan", "nsz", "contract", "reassoc"}  # Infinite logarithms occur, numbers that are none do not.
+
+
+@kernel(fastmath=_FAST)
+def _times(table, kind, first, offsets, values):
+    if kind == 0:
+        factor = table[first]
+        for j in range(values.shape[0]):
+            values[j] *= factor
+    elif kind == 1:
+        part = table[first : first + values.shape[0]]
+        for j in range(values.shape[0]):
+            values[j] *= part[j]
+    elif kind == 2:
+        part = table[first:]
+        for j in range(values.shape[0]):
+            values[j] *= part[offsets[j]]
+
+
+@kernel(fastmath=_FAST)
+def _plus(table, kind, first, offsets, values):
+    if kind == 0:
+        term = table[first]
+        for j in range(values.shape[0]):
+            values[j] += term
+    elif kind == 1:
+        part = table[first : first + values.shape[0]]
+        for j in range(values.shape[0]):
+            values[j] += part[j]
+    elif kind == 2:
+        part = table[first:]
+        for j in range(values.shape[0]):
+            values[j] += part[offsets[j]]
+
+
+@kernel(fastmath=_FAST)
+def _plain_blocks(a, b, c, d, kinds, strides, offsets, step, sizes, card, scale, start, stop, out, found):
+    """Sum products of plain numbers; `found` gets ln of the smallest positive entry and of the largest."""
+    size = offsets.shape[1]
+    at = np.zeros(4, np.int64)
+    values = np.empty(size)
+    factor = math.exp(scale)
+    bits = out.view(np.uint64)  # Positive numbers are in the order of their bits, and 0 − 1 is the largest of all.
+    least = np.uint64(0xFFFFFFFFFFFFFFFF)
+    most = np.uint64(0)
+    for block in range(start, stop):
+        _start(block, sizes, strides, at)
+        total = out[block * size : (block + 1) * size]
+        for j in range(size):
+            total[j] = 0.0
+        for x in range(card):
+            first = at[0] + x * step[0]
+            if kinds[0] == 1:
+                part = a[first : first + size]
+                for j in range(size):
+                    values[j] = factor * part[j]
+            else:
+                part = a[first:]
+                for j in range(size):
+                    values[j] = factor * part[offsets[0, j]]
+            _times(b, kinds[1], at[1] + x * step[1], offsets[1], values)
+            _times(c, kinds[2], at[2] + x * step[2], offsets[2], values)
+            _times(d, kinds[3], at[3] + x * step[3], offsets[3], values)
+            for j in range(size):
+                total[j] += values[j]
+        words = bits[block * size : (block + 1) * size]
+        for j in range(size):
+            least = min(least, words[j] - np.uint64(1))
+            most = max(most, words[j])
+    ends = np.empty(2, np.uint64)
+    ends[0] = least + np.uint64(1)
+    ends[1] = most
+    low, high = ends.view(np.float64)
+    found[0] = math.log(low) if low > 0.0 else np.inf
+    found[1] = math.log(high) if high > 0.0 else -np.inf
+
+
+@kernel(fastmath=_FAST)
+def _log_blocks(a, b, c, d, kinds, strides, offsets, step, sizes, card, scale, start, stop, out, found):
+    """Sum products of numbers given by their logarithms; `found` gets the smallest finite and the largest result."""
+    size = offsets.shape[1]
+    at = np.zeros(4, np.int64)
+    terms = np.empty((card, size))
+    least = np.inf
+    most = -np.inf
+    for block in range(start, stop):
+        _start(block, sizes, strides, at)
+        for x in range(card):
+            values = terms[x]
+            for j in range(size):
+                values[j] = scale
+            _plus(a, kinds[0], at[0] + x * step[0], offsets[0], values)
+            _plus(b, kinds[1], at[1] + x * step[1], offsets[1], values)
+            _plus(c, kinds[2], at[2] + x * step[2], offsets[2], values)
+            _plus(d, kinds[3], at[3] + x * step[3], offsets[3], values)
+        for j in range(size):
+            top = terms[0, j]
+            for x in range(1, card):
+                top = max(top, terms[x, j])
+            result = top
+            if top > -np.inf:
+                total = 0.0
+                for x in range(card):
+                    total += math.exp(terms[x, j] - top)
+                result = top + math.log(total)
+                most = max(most, result)
+                least = min(least, result)
+            out[block * size + j] = result
+    found[0] = least
+    found[1] = most

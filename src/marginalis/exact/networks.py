@@ -1,0 +1,164 @@
+"""The ways to sum a network of tables of any arity, each with the time and the memory that it takes.
+
+Where the tables of a greedy order are small, elimination is done at once. Otherwise the network is reduced, an order is
+searched for, and the contraction along it is compared with counting, where many entries are zero or equal. How long
+counting takes is not known before: it gets as much time as the contraction would, and the contraction comes after it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..checks import Array
+from ..models.reduction import Network
+from ..parallel.memory import free_memory
+from ..parallel.threads import Tick, jit_is_off
+from .counting import INSTALL, count_log_z, encode, is_deterministic, is_installed
+from .elimination import MAX_LOG2_TABLE, eliminate_factors
+from .ordering import elimination_order, table_entries
+
+if TYPE_CHECKING:
+    from .contraction import Contraction
+
+Factor = tuple[tuple[int, ...], Array]
+
+ENTRIES_PER_SECOND = 1e8  # Of elimination, a cautious figure.
+AT_ONCE = 0.5  # Seconds of elimination for which no better way is looked for.
+_BOUND = 4.0  # Variables with tables of up to 2^4 entries are summed out before the search; larger ones disturb it.
+_SEARCH = 2.0  # Seconds of the search for an order, at most,
+_SEARCH_SHARE = 0.1  # and this fraction of the time that the best known order takes.
+_MEMORY = 0.6  # Fraction of the free memory that tables may take.
+_SURE = 4.0  # Seconds of a contraction that is not worth trying to count instead.
+_LEAST_COUNTING = 3.0  # Seconds that counting must have left for the contraction to come after it.
+_COUNTING_MEMORY = 8e9  # Bytes that counting may take, at most.
+
+
+class NetworkWay(NamedTuple):
+    """A way to sum a network: its name, the seconds and bytes that it takes, what it does in words, and the sum."""
+
+    name: str
+    seconds: float
+    bytes: float
+    size: str
+    run: Callable[[int, Tick], float]
+
+
+def edges_of(scopes: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Return all pairs of variables that share a scope."""
+    return sorted({pair for scope in scopes for pair in itertools.combinations(sorted(scope), 2)})
+
+
+def network_ways(
+    cards: Sequence[int], factors: Sequence[Factor], max_seconds: float, *, counting: bool = True
+) -> list[NetworkWay]:
+    """Return the ways to sum exp of the sum of the tables over all states, in the order in which to try them.
+
+    At least one is returned, even if it would take longer than `max_seconds`. `counting` says whether solutions may be
+    counted. A way returns −∞ if there is no state.
+    """
+    scopes = [scope for scope, _ in factors]
+    edges = edges_of(scopes)
+    order, width = elimination_order(len(cards), edges, cards)
+    entries = float(table_entries(edges, cards, order)) if width <= 200.0 else math.inf
+    simple = NetworkWay(
+        "elimination",
+        entries / ENTRIES_PER_SECOND + 1e-4 * len(cards) if width <= MAX_LOG2_TABLE else math.inf,
+        8.0 * entries if width <= MAX_LOG2_TABLE else math.inf,
+        f"variable elimination with tables of 2^{width:.0f} entries",
+        lambda threads, tick: eliminate_factors(cards, factors, order),
+    )
+    return faster_ways(cards, factors, simple, max_seconds, counting=counting)
+
+
+def faster_ways(
+    cards: Sequence[int], factors: Sequence[Factor], simple: NetworkWay, max_seconds: float, *, counting: bool
+) -> list[NetworkWay]:
+    """Return the ways of `network_ways`, given the simple one."""
+    begin = time.perf_counter()
+    if simple.seconds <= AT_ONCE or jit_is_off():
+        return [simple]
+    from .contraction import contract  # kernels, which take time to import
+
+    small = Reduced.of(cards, factors)
+    if not small.cards:
+        return [NetworkWay("elimination", 0.0, 0.0, "variables summed one by one", lambda threads, tick: small.constant)]
+    plan = best_contraction(small.cards, small.factors, max_seconds)
+    contraction = simple
+    if plan is not None and plan.seconds < simple.seconds:
+        contraction = NetworkWay(
+            "elimination",
+            plan.seconds,
+            plan.bytes,
+            _described(plan),
+            lambda threads, tick: small.constant + contract(small.cards, small.factors, plan, threads, tick),
+        )
+    if not counting or not is_deterministic(small.factors) or contraction.seconds <= min(_SURE, max_seconds):
+        return [contraction]
+    if not is_installed():
+        size = f"{contraction.size} (counting may be faster: {INSTALL})"
+        return [contraction._replace(size=size)]
+    rest = max_seconds - contraction.seconds - (time.perf_counter() - begin)
+    if rest < _LEAST_COUNTING:
+        return [_counting(small, max_seconds), contraction]
+    first = min(contraction.seconds, rest)
+    return [_counting(small, first), contraction, _counting(small, max_seconds)]
+
+
+class Reduced(NamedTuple):
+    """A network after reduction: the variables that are left, their factors, and ln of what was summed."""
+
+    variables: list[int]
+    cards: list[int]
+    factors: list[Factor]
+    constant: float
+
+    @classmethod
+    def of(cls, cards: Sequence[int], factors: Sequence[Factor], bound: float = _BOUND) -> Reduced:
+        """Reduce a network."""
+        network = Network(cards, factors)
+        network.reduce(bound)
+        left = sorted(network.alive)
+        place = {v: k for k, v in enumerate(left)}
+        kept = [(tuple(place[v] for v in scope), table) for scope, table in network.factors.values()]
+        return cls(left, [network.cards[v] for v in left], kept, math.fsum(network.constants))
+
+
+def best_contraction(cards: Sequence[int], factors: Sequence[Factor], max_seconds: float) -> Contraction | None:
+    """Return the fastest contraction that is found, or None if none fits the memory."""
+    from .contraction import plan_contraction
+    from .search import search_order
+
+    scopes = [scope for scope, _ in factors]
+    edges, memory = edges_of(scopes), _MEMORY * free_memory()
+    order, width = elimination_order(len(cards), edges, cards, stop_above=100.0)
+    plans = [plan_contraction(cards, scopes, order, memory)] if width <= 100.0 else []
+    known = min((plan.seconds for plan in plans if plan is not None), default=math.inf)
+    seconds = min(_SEARCH, _SEARCH_SHARE * known, 0.1 * max_seconds)
+    found = search_order(len(cards), edges, cards, seconds=seconds, below=min(100.0, width + 20.0))
+    if found is not None:
+        plans.append(plan_contraction(cards, scopes, found[0], memory))
+    return min((plan for plan in plans if plan is not None), key=lambda plan: plan.seconds, default=None)
+
+
+def _described(plan: Contraction) -> str:
+    largest = f"variable elimination with tables of 2^{math.log2(max(1.0, plan.largest)):.0f} entries"
+    return largest if plan.slices == 1 else f"{largest}, {plan.slices} times"
+
+
+def counting_way(cards: Sequence[int], factors: Sequence[Factor], seconds: float) -> NetworkWay:
+    """Return how the solutions of a network are counted within a time."""
+    return _counting(Reduced.of(cards, factors), seconds)
+
+
+def _counting(small: Reduced, seconds: float) -> NetworkWay:
+    memory = min(_COUNTING_MEMORY, _MEMORY * free_memory())
+
+    def run(threads: int, tick: Tick) -> float:
+        return small.constant + count_log_z(encode(small.cards, small.factors), seconds, memory, tick)
+
+    return NetworkWay("counting", seconds, memory, f"weighted model counting within {seconds:.3g} s", run)
+

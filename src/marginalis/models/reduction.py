@@ -1,0 +1,193 @@
+"""Exact reduction of a model of factors: variables with small tables are summed out one after another.
+
+Summing a variable out multiplies the tables that it is in and leaves a message: a function of its neighbours. A message
+that is a sum of a function of one variable and a function of the others (in logarithms) is split into the two, and an
+axis on which it does not depend disappears. So a Bayesian network loses all variables below its evidence (barren nodes),
+however wide it is, and messages keep few variables.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from ..checks import Array
+
+_ROUNDING = 2.0**-48  # Relative to the largest logarithm of a table, differences up to this size are rounding errors.
+_BARREN = 12.0  # A variable whose sum may leave nothing is tried if its table has at most 2^12 entries.
+
+Factor = tuple[tuple[int, ...], Array]
+
+
+class Parts(NamedTuple):
+    """A table as a sum: a constant, functions of one variable each, and a table of the variables that stay joined."""
+
+    constant: float
+    single: list[tuple[int, Array]]
+    scope: tuple[int, ...]
+    table: Array
+
+
+def split(scope: Sequence[int], table: Array) -> Parts:
+    """Return a table of logarithms in parts; entries may be −∞."""
+    left = [v for v, card in zip(scope, table.shape, strict=True) if card > 1]
+    if len(left) < len(scope):
+        table = table.reshape([card for card in table.shape if card > 1])
+    finite = np.isfinite(table)
+    hard = not finite.all()
+    if hard and not finite.any():
+        return Parts(-math.inf, [], (), np.zeros(()))
+    largest = np.abs(table[finite] if hard else table).max()
+    error = _ROUNDING * (1.0 + float(largest))
+    single: list[tuple[int, Array]] = []
+    axis = 0
+    while axis < len(left):
+        own, rest = _own_part(np.moveaxis(table, axis, 0), error, hard)
+        if own is None:
+            axis += 1
+            continue
+        if not (np.abs(own) <= error).all():
+            single.append((left[axis], own))
+        del left[axis]
+        table = rest
+    if not left:
+        return Parts(float(table), single, (), np.zeros(()))
+    top = float(table.max())
+    return Parts(top, single, tuple(left), table - top)
+
+
+def _own_part(table: Array, error: float, hard: bool) -> tuple[Array | None, Array]:
+    """Return f and g with table(x, y) = f(x) + g(y) up to an error, or None if there are none."""
+    rows = table.reshape(len(table), -1)
+    if not hard:
+        own = rows[:, :1] - rows[0, 0]
+        fits = float(np.abs(rows - rows[0] - own).max()) <= error
+        return (own.ravel(), table[0]) if fits else (None, table)
+    finite = np.isfinite(rows)
+    possible, columns = finite.any(axis=1), finite.any(axis=0)
+    if not (finite == possible[:, None] & columns).all():
+        return None, table
+    inner = rows[np.ix_(possible, columns)]
+    differences = inner[:, :1] - inner[0, 0]
+    if not float(np.abs(inner - inner[0] - differences).max()) <= error:
+        return None, table
+    own = np.full(len(table), -np.inf)
+    own[possible] = differences.ravel()
+    return own, table[int(possible.argmax())]
+
+
+class Network:
+    """Factors while their variables are summed out: `alive` ones are left, and ln of what was summed is in `constants`."""
+
+    def __init__(self, cards: Sequence[int], factors: Iterable[Factor], constant: float = 0.0) -> None:
+        self.cards = list(cards)
+        self.alive = set(range(len(self.cards)))
+        self.constants = [constant]
+        self.factors: dict[int, Factor] = {}
+        self._around: list[set[int]] = [set() for _ in self.cards]  # numbers of the factors of each variable
+        self._next = 0
+        for scope, table in factors:
+            self._add_parts(split(scope, table))
+
+    def reduce(self, bound: float) -> None:
+        """Sum out all variables that leave no joint table, then those whose tables have at most 2^bound entries."""
+        self._sum(_BARREN, barren=True)
+        self._sum(bound, barren=False)
+
+    def _sum(self, bound: float, *, barren: bool) -> None:
+        """Sum variables out, those with the smallest tables first; `barren`: only where no joint table is left."""
+        current = {v: self._log2_size(v) for v in self.alive}
+        heap = [(size, v) for v, size in current.items()]
+        heapq.heapify(heap)
+        while heap:
+            size, v = heapq.heappop(heap)
+            if v not in self.alive or current[v] != size:
+                continue
+            if size > bound:
+                return
+            parts = split(*self._summed(v))
+            if barren and parts.scope:
+                continue
+            near = self._neighbours(v)
+            self._remove(v)
+            self._add_parts(parts)
+            for u in near:
+                fresh = self._log2_size(u)
+                if fresh != current[u] or barren:
+                    current[u] = fresh
+                    heapq.heappush(heap, (fresh, u))
+
+    def _neighbours(self, v: int) -> set[int]:
+        near = {u for number in self._around[v] for u in self.factors[number][0]}
+        near.discard(v)
+        return near
+
+    def _log2_size(self, v: int) -> float:
+        return math.log2(self.cards[v]) + math.fsum(math.log2(self.cards[u]) for u in self._neighbours(v))
+
+    def _summed(self, v: int) -> Factor:
+        """Return the neighbours of a variable, and ln of the sum over its states of the product of its tables."""
+        rest = sorted(self._neighbours(v))
+        place = {u: k for k, u in enumerate([v, *rest])}
+        total = np.zeros([self.cards[v], *(self.cards[u] for u in rest)])
+        for number in self._around[v]:
+            scope, table = self.factors[number]
+            axes = sorted(range(len(scope)), key=lambda k, scope=scope: place[scope[k]])
+            shape = [1] * total.ndim
+            for u in scope:
+                shape[place[u]] = self.cards[u]
+            total += table.transpose(axes).reshape(shape)
+        top = np.asarray(total.max(axis=0))
+        top = np.where(np.isneginf(top), 0.0, top)
+        total -= top
+        with np.errstate(divide="ignore"):
+            return tuple(rest), np.asarray(np.log(np.exp(total, out=total).sum(axis=0)) + top)
+
+    def _remove(self, v: int) -> None:
+        for number in list(self._around[v]):
+            for u in self.factors.pop(number)[0]:
+                self._around[u].discard(number)
+        self.alive.discard(v)
+
+    def _add_parts(self, parts: Parts) -> None:
+        self.constants.append(parts.constant)
+        for v, table in parts.single:
+            self._add((v,), table)
+        if parts.scope:
+            self._add(parts.scope, parts.table)
+
+    def _add(self, scope: tuple[int, ...], table: Array) -> None:
+        """Add a factor, to one of the same variables if there is one."""
+        for number in self._around[scope[0]]:
+            other, values = self.factors[number]
+            if len(other) == len(scope) and set(other) == set(scope):
+                self.factors[number] = other, values + table.transpose([scope.index(v) for v in other])
+                return
+        self.factors[self._next] = scope, table
+        for v in scope:
+            self._around[v].add(self._next)
+        self._next += 1
+
+
+def components(cards: Sequence[int], scopes: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return the variables of each connected part of the graph in which a factor joins all of its variables."""
+    parent = list(range(len(cards)))
+
+    def root(v: int) -> int:
+        while parent[v] != v:
+            parent[v] = parent[parent[v]]
+            v = parent[v]
+        return v
+
+    for scope in scopes:
+        for one, two in pairwise(scope):
+            parent[root(one)] = root(two)
+    groups: dict[int, list[int]] = {}
+    for v in range(len(cards)):
+        groups.setdefault(root(v), []).append(v)
+    return list(groups.values())
