@@ -9,7 +9,7 @@ more memory than there is, some variables are conditioned on: the network is con
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -26,8 +26,11 @@ _BLOCK = 1 << 11  # Entries of a block of a message, at least, where the message
 _MOST_INPUTS = 4  # Tables that one sum multiplies; smaller ones are multiplied before.
 _AT_ONCE = 1 << 22  # Entries between two looks at interrupts.
 _SECONDS_PER_ENTRY = 1.6e-9  # Of one thread, for an entry of the product of all tables of a variable.
-_SECONDS_PER_STEP = 3e-4
+_SECONDS_PER_STEP = 3e-4  # Of a small table.
+_SECONDS_PER_BYTE = 2e-9  # Of memory that is touched for the first time, which virtual machines are slow at.
+_LESS_MEMORY = (1.0, 0.25, 1.0 / 16.0, 1.0 / 64.0)  # Fractions of the memory that is needed without slices.
 _SLICED = 12  # Variables that are tried as the next one to condition on.
+_WORTH = 2.0**29  # Bytes from which on less memory is looked for.
 _MOST_SLICES = 1 << 14
 
 
@@ -44,13 +47,27 @@ class Contraction(NamedTuple):
     @property
     def seconds(self) -> float:
         """About how long it takes on one thread."""
-        return self.entries * _SECONDS_PER_ENTRY + self.slices * len(self.order) * _SECONDS_PER_STEP
+        steps = self.slices * len(self.order) * _SECONDS_PER_STEP
+        return self.entries * _SECONDS_PER_ENTRY + steps + self.bytes * _SECONDS_PER_BYTE
 
 
 def plan_contraction(
     cards: Sequence[int], scopes: Sequence[Sequence[int]], order: Sequence[int], memory: float
 ) -> Contraction | None:
-    """Return how to contract along an order within a memory in bytes, or None if that takes too many slices."""
+    """Return how to contract along an order within a memory in bytes, or None if that takes too many slices.
+
+    Slices that need less memory are taken if they are faster.
+    """
+    needed = _simulated(cards, scopes, order, set())[2]
+    limits = [min(memory, share * needed) for share in _LESS_MEMORY if needed > _WORTH or share == 1.0]
+    plans = [_plan_within(cards, scopes, order, limit) for limit in limits]
+    return min((plan for plan in plans if plan is not None), key=lambda plan: plan.seconds, default=None)
+
+
+def _plan_within(
+    cards: Sequence[int], scopes: Sequence[Sequence[int]], order: Sequence[int], memory: float
+) -> Contraction | None:
+    """Return the contraction that conditions on as few variables as the memory allows."""
     sliced: list[int] = []
     slices = 1
     while True:
@@ -79,10 +96,10 @@ def _simulated(
     rank = {v: k for k, v in enumerate(order)}
     waiting: dict[int, list[tuple[set[int], float]]] = {v: [] for v in order}
     live = 0.0
-    for scope in scopes:
-        left = {v for v in scope if v not in without}
+    for given in scopes:
+        left = {v for v in given if v not in without}
         if left:
-            size = math.prod(cards[v] for v in left)
+            size = float(math.prod(cards[v] for v in left))
             waiting[min(left, key=rank.__getitem__)].append((left, size))
             live += size
     entries = largest = peak = 0.0
@@ -156,18 +173,17 @@ class _Table:
             self.is_log = False
 
 
-def contract(
-    cards: Sequence[int], factors: Sequence[Factor], plan: Contraction, threads: int, tick: Tick
-) -> float:
+def contract(cards: Sequence[int], factors: Sequence[Factor], plan: Contraction, threads: int, tick: Tick) -> float:
     """Return ln of the sum over all states of exp of the sum of the tables; −∞ if there is none."""
     values = []
+    buffers = _Buffers(plan.bytes)
     for k, states in enumerate(product(*(range(cards[v]) for v in plan.sliced))):
         held = dict(zip(plan.sliced, states, strict=True))
         given = [
             (tuple(v for v in scope if v not in held), table[tuple(held.get(v, slice(None)) for v in scope)])
             for scope, table in factors
         ]
-        values.append(_contract(cards, given, plan.order, plan.bytes, threads, _share(tick, k, plan.slices)))
+        values.append(_contract(cards, given, plan.order, buffers, threads, _share(tick, k, plan.slices)))
     top = max(values)
     return top if top == -math.inf else top + math.log(math.fsum(math.exp(value - top) for value in values))
 
@@ -177,12 +193,11 @@ def _share(tick: Tick, k: int, count: int) -> Tick:
 
 
 def _contract(
-    cards: Sequence[int], factors: Sequence[Factor], order: list[int], most: float, threads: int, tick: Tick
+    cards: Sequence[int], factors: Sequence[Factor], order: list[int], buffers: _Buffers, threads: int, tick: Tick
 ) -> float:
     rank = {v: k for k, v in enumerate(order)}
     waiting: dict[int, list[_Table]] = {v: [] for v in order}
     constants: list[float] = []
-    buffers = _Buffers(most)
 
     def place(table: _Table) -> None:
         if table.scope:
@@ -192,7 +207,7 @@ def _contract(
             constants.append(float(table.values.ravel()[0]))
 
     for scope, values in factors:
-        axes = sorted(range(len(scope)), key=lambda k, scope=scope: rank[scope[k]])
+        axes = np.argsort([rank[v] for v in scope]).tolist()
         logs = np.array(values.transpose(axes), dtype=float, order="C")  # a copy, which may be changed
         finite = logs[np.isfinite(logs)]
         if not finite.size:
@@ -261,7 +276,7 @@ def _summed(
     kernel_of = _plain_blocks if plain else _log_blocks
     scale = -high
 
-    def work(part: int):
+    def work(part: int) -> Iterator[float]:
         blocks = part * at_once, min((part + 1) * at_once, count)
         kernel_of(*flat, kinds, strides, offsets, step, sizes, cards[v], scale, *blocks, out, found[part])
         yield 1.0
@@ -287,9 +302,7 @@ def _inner(shape: list[int]) -> tuple[int, int]:
 
 def _multiplied(cards: Sequence[int], one: _Table, two: _Table, rank: dict[int, int], plain: bool) -> _Table:
     scope = tuple(sorted({*one.scope, *two.scope}, key=rank.__getitem__))
-    views = [
-        table.values.reshape([cards[u] if u in table.scope else 1 for u in scope]) for table in (one, two)
-    ]
+    views = [table.values.reshape([cards[u] if u in table.scope else 1 for u in scope]) for table in (one, two)]
     values = np.multiply(*views) if plain else np.add(*views)
     return _Table(scope, np.ascontiguousarray(values), not plain, one.low + two.low, one.high + two.high)
 

@@ -1,4 +1,4 @@
-"""A process of its own that counts the solutions of clauses: a task on standard input, the answer on standard output."""
+"""A process that counts the solutions of clauses: the task on standard input, the answer on standard output."""
 
 import contextlib
 import json

@@ -85,7 +85,9 @@ def faster_ways(
 
     small = Reduced.of(cards, factors)
     if not small.cards:
-        return [NetworkWay("elimination", 0.0, 0.0, "variables summed one by one", lambda threads, tick: small.constant)]
+        return [
+            NetworkWay("elimination", 0.0, 0.0, "variables summed one by one", lambda threads, tick: small.constant)
+        ]
     plan = best_contraction(small.cards, small.factors, max_seconds)
     contraction = simple
     if plan is not None and plan.seconds < simple.seconds:
@@ -161,4 +163,3 @@ def _counting(small: Reduced, seconds: float) -> NetworkWay:
         return small.constant + count_log_z(encode(small.cards, small.factors), seconds, memory, tick)
 
     return NetworkWay("counting", seconds, memory, f"weighted model counting within {seconds:.3g} s", run)
-

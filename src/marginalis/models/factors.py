@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..checks import Array, frozen, one_line, shown
+from ..checks import Array, frozen, one_line, real_number, shown
 from ..display.card import Displayed
 from .arrange import arrange
 from .forms import Indices
 from .model import MRF
+from .reduction import Network
 from .units import SPIN, Categorical, Units
 
 _DENSE = 0.25  # of all pairs of the two sides: from here on a matrix product is faster than going along edges
@@ -143,6 +144,32 @@ class FactorModel(Displayed):
             left._propagate(possible)
             before, left = left, left._restricted(possible)
         return left
+
+    def reduced(self, bound: float = 8.0) -> FactorModel:
+        """Return a model of fewer variables with the same Z: some are summed out exactly.
+
+        First those whose sum leaves no joint table of others (in a Bayesian network, all variables without evidence
+        below them), then those whose own table has at most 2^`bound` entries. After every sum, axes on which the
+        result does not depend disappear, and functions of one variable are split off. Raises a ValueError if Z = 0
+        is found on the way.
+        """
+        bound = real_number(bound, "bound")
+        given = self.given()
+        network = Network(given.cards, zip(given.scopes, given.tables, strict=True), given.offset)
+        network.reduce(bound)
+        offset = math.fsum(network.constants)
+        if offset == -math.inf:
+            raise ValueError("Z = 0: the factors contradict each other, no state is possible")
+        left = sorted(network.alive)
+        place = {v: k for k, v in enumerate(left)}
+        factors = list(network.factors.values())
+        return FactorModel(
+            tuple(network.cards[v] for v in left),
+            tuple(tuple(place[v] for v in scope) for scope, _ in factors),
+            tuple(table for _, table in factors),
+            offset,
+            tuple(given.labels[v] for v in left),
+        )
 
     def _propagate(self, possible: list[Any]) -> None:
         """Take out states that some factor forbids whatever the other variables do, until there are none."""

@@ -2,8 +2,8 @@
 
 Summing a variable out multiplies the tables that it is in and leaves a message: a function of its neighbours. A message
 that is a sum of a function of one variable and a function of the others (in logarithms) is split into the two, and an
-axis on which it does not depend disappears. So a Bayesian network loses all variables below its evidence (barren nodes),
-however wide it is, and messages keep few variables.
+axis on which it does not depend disappears. So a Bayesian network loses all variables that have no evidence below them
+(barren nodes), however wide it is, and messages keep few variables.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -69,7 +68,7 @@ def _own_part(table: Array, error: float, hard: bool) -> tuple[Array | None, Arr
         fits = float(np.abs(rows - rows[0] - own).max()) <= error
         return (own.ravel(), table[0]) if fits else (None, table)
     finite = np.isfinite(rows)
-    possible, columns = finite.any(axis=1), finite.any(axis=0)
+    possible, columns = np.asarray(finite.any(axis=1)), np.asarray(finite.any(axis=0))
     if not (finite == possible[:, None] & columns).all():
         return None, table
     inner = rows[np.ix_(possible, columns)]
@@ -82,7 +81,7 @@ def _own_part(table: Array, error: float, hard: bool) -> tuple[Array | None, Arr
 
 
 class Network:
-    """Factors while their variables are summed out: `alive` ones are left, and ln of what was summed is in `constants`."""
+    """Factors while variables are summed out: `alive` ones are left, `constants` hold ln of what was summed."""
 
     def __init__(self, cards: Sequence[int], factors: Iterable[Factor], constant: float = 0.0) -> None:
         self.cards = list(cards)
@@ -137,7 +136,7 @@ class Network:
         total = np.zeros([self.cards[v], *(self.cards[u] for u in rest)])
         for number in self._around[v]:
             scope, table = self.factors[number]
-            axes = sorted(range(len(scope)), key=lambda k, scope=scope: place[scope[k]])
+            axes = np.argsort([place[u] for u in scope]).tolist()
             shape = [1] * total.ndim
             for u in scope:
                 shape[place[u]] = self.cards[u]
@@ -172,22 +171,3 @@ class Network:
         for v in scope:
             self._around[v].add(self._next)
         self._next += 1
-
-
-def components(cards: Sequence[int], scopes: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return the variables of each connected part of the graph in which a factor joins all of its variables."""
-    parent = list(range(len(cards)))
-
-    def root(v: int) -> int:
-        while parent[v] != v:
-            parent[v] = parent[parent[v]]
-            v = parent[v]
-        return v
-
-    for scope in scopes:
-        for one, two in pairwise(scope):
-            parent[root(one)] = root(two)
-    groups: dict[int, list[int]] = {}
-    for v in range(len(cards)):
-        groups.setdefault(root(v), []).append(v)
-    return list(groups.values())
