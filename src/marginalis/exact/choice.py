@@ -57,7 +57,7 @@ def exact_log_z(
 ) -> ExactLogZ:
     """Return the exact ln Z, with the attribute ``method`` that says how it was found.
 
-    `model` is anything that `as_model` takes, or a `FactorModel`, which is summed by elimination.
+    `model` is anything that `as_model` takes, or a `FactorModel`, which is summed by elimination or counting.
 
     ``"auto"`` takes the cheapest of the methods that apply:
 
@@ -65,7 +65,9 @@ def exact_log_z(
       that is not bipartite, over those of the visible variables;
     - ``"layers"``: a deep Boltzmann machine layer by layer;
     - ``"transfer"``: a two-dimensional lattice, square or triangular, site by site, any couplings and fields;
-    - ``"elimination"``: variables of a sparse graph one by one, along an order of low width;
+    - ``"elimination"``: variables of a sparse graph one by one, along an order of low width, in slices if the tables
+      would not fit the memory;
+    - ``"counting"``: solutions of a network with many zeros, by weighted model counting (extra ``networks``);
     - ``"kac-ward"``: an open square lattice without fields, by a determinant;
     - ``"pfaffian"``: square and triangular lattices, open or periodic, any couplings, no fields;
     - ``"planar"``: any planar graph, any couplings, no fields or fields along one face only;
