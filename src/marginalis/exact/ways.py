@@ -358,7 +358,7 @@ WAYS: dict[str, Callable[[MRF, int], ExactMethod | None]] = {
 
 
 # Whether these apply takes time to find out, in seconds per edge.
-SEARCHING = {"elimination": 0.0, "planar": 2e-4}
+SEARCHING = {"elimination": 2e-4, "planar": 2e-4}
 
 
 def log2_seconds(log2_operations: float, rate: float) -> float:
