@@ -1,6 +1,6 @@
 """Print free energies of public spin-glass instances: exact where that is affordable, intervals for the others.
 
-    python benchmarks/glasses.py FOLDER [--beta 1 3] [--only 2D_EA_PM_L32] [--tolerance 0.1] [--budget 60] [--seconds 200]
+    python benchmarks/glasses.py FOLDER [--beta 1 3] [--only 2D_EA_PM_L32] [--tolerance 0.1] [--budget 60]
 
 FOLDER holds .npz files of couplings J, as `scipy.sparse.save_npz` writes them, with E = −Σ J_ij s_i s_j, in any
 subfolders. Those meant here are in the folder `instances` of `cqsl/sparse-twobody-arnn` on GitHub (Biazzo, Wu &
