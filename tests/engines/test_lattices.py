@@ -6,15 +6,13 @@ from conftest import log_weights
 
 import marginalis as mg
 from marginalis.engines import cuda, drive
-from marginalis.engines.cpu import lattice, lattice_population, planes
+from marginalis.engines.cpu import lattice, planes
 from marginalis.engines.cpu.lattice_kernel import MOST
-from marginalis.engines.cpu.lattice_population import LatticePopulation, serves_words
-from marginalis.engines.cpu.planes import PlanesPopulation
 from marginalis.engines.placement import MOST_NEIGHBOURS, is_lattice
 from marginalis.engines.plan import make_plan
 from marginalis.simd.functions import HAS_AVX512
 
-POPULATIONS = {"words": LatticePopulation, "planes": PlanesPopulation}
+POPULATIONS = {"words": lattice.Population, "planes": planes.Population}
 
 
 def glass(shape, seed=0, **options):
@@ -46,7 +44,7 @@ SERVED = [(name, draws) for name in MODELS for draws in POPULATIONS if (name, dr
 def test_draw_for_draw(name, draws, monkeypatch):
     if draws == "words" and not HAS_AVX512:
         pytest.skip("lattices are like any graph without AVX-512")
-    for module in (lattice, lattice_population, planes):  # steps that tables are made for at a time
+    for module in (lattice, planes):  # steps that tables are made for at a time
         monkeypatch.setattr(module, "CHUNK", 7)
     side = "mais-h" if MODELS[name].is_bipartite else "mais"
     for options in ({}, {"base": "biases", "first_chain": 5}, {"method": side}):
@@ -88,11 +86,11 @@ def test_what_is_not_taken_for_a_lattice():
         assert not is_lattice(make_plan(model, keep_whole=True), any_graph=True)
     assert not is_lattice(make_plan(MODELS["triangular"]))  # as planes know them
     for options in ({"method": "ais"}, {"transition": "metropolis"}):
-        assert not serves_words(make_plan(MODELS["torus"], **options))
+        assert not lattice.serves(make_plan(MODELS["torus"], **options))
         assert make_plan(MODELS["torus"], draws="planes", **options).engine == "numpy"
         with pytest.raises(ValueError, match="not 'planes'"):
             make_plan(MODELS["torus"], draws="planes", engine="numba", **options)
-    assert not serves_words(make_plan(MODELS["torus"], precision="double"))
+    assert not lattice.serves(make_plan(MODELS["torus"], precision="double"))
     assert MOST_NEIGHBOURS <= MOST
 
 

@@ -8,42 +8,26 @@ from functools import cache, partial
 from typing import Any
 
 from ...parallel.threads import interruptible
-from ...simd.vector import LANES
 from .. import Begun
 from ..plan import Plan
-from .graph import GraphPopulation
-from .graph import prepare as prepare_graph
-from .lattice_population import LatticePopulation, prepare_lattice, serves_words
-from .planes import GROUP, PlanesPopulation, chains_of_planes, prepare_planes
-from .population import Population, chains_together, prepare, serves
-from .tables import TablePopulation, keeps_tables
-from .tables_kernel import ABREAST
+from . import bipartite, graph, lattice, planes, tables
 
 logger = logging.getLogger("marginalis")
 
 _HUGE = 1 << 23  # entries of a matrix
-_MANY = 512  # chains that pay for tables made for them
+# Families of kernels, the fastest ones first: each is a module with `serves`, `prepare` and a `Population`.
+_FAMILIES = (planes, lattice, tables, bipartite, graph)
 _compiled: set[Any] = set()  # kernels that have run in this process
 
 
 def begin(plan: Plan) -> Begun:
-    """Lay out a plan, and compile what it needs or fetch that from the cache on disk."""
-    model = plan.path.end
-    pairs = serves(plan)
-    kind: type[Population]
-    kind, lay_out = (Population, prepare) if pairs else (GraphPopulation, prepare_graph)
-    if plan.placement.draws == "planes":
-        kind, lay_out = PlanesPopulation, prepare_planes
-    elif serves_words(plan):
-        kind, lay_out = LatticePopulation, prepare_lattice
+    """Lay out a plan for the family of kernels that serves it, and compile these or fetch them from the disk."""
+    family: Any = next(x for x in _FAMILIES if x.serves(plan))
     # laying out a huge matrix takes seconds
-    prepared = interruptible(lay_out, plan) if model.weights.size > _HUGE else lay_out(plan)
-    at_least = LANES
-    if prepared.looked_up:
-        kind = TablePopulation if pairs else kind
-        at_least = LANES * ABREAST if keeps_tables(prepared) else _MANY
-    population = partial(kind, plan, prepared)
-    kernel = kind, plan.method == "ais", _types(prepared.model)
+    is_huge = plan.path.end.weights.size > _HUGE
+    prepared = interruptible(family.prepare, plan) if is_huge else family.prepare(plan)
+    population = partial(family.Population, plan, prepared)
+    kernel = family, plan.method == "ais", _types(prepared.model)
     if kernel not in _compiled:
         notice = threading.Timer(0.8, _announce)
         notice.start()
@@ -52,9 +36,7 @@ def begin(plan: Plan) -> Begun:
         finally:
             notice.cancel()
         _compiled.add(kernel)
-    if kind is PlanesPopulation:
-        return Begun(population, chains_of_planes(prepared), GROUP, aligned=GROUP)
-    return Begun(population, chains_together(prepared), at_least, plan.method == "ais")
+    return Begun(population, prepared.together, prepared.at_least, plan.method == "ais", prepared.aligned)
 
 
 def _types(x: Any) -> Any:

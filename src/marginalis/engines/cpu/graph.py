@@ -17,10 +17,11 @@ from ...simd.lookup import SPINS
 from ...simd.vector import LANES, aligned
 from ..plan import Plan
 from ..reference.loop import Distributions, never_one
+from . import population
 from .graph_kernel import anneal_graph
 from .packing import pack, pack_lists, pack_tables
-from .population import Population, Prepared
-from .tables import room_for_tables
+from .population import Prepared, chains_together
+from .tables import chains_for_tables, room_for_tables
 from .unit_kinds import Normals, Spins, States
 
 
@@ -71,6 +72,11 @@ class Component(NamedTuple):
     up0: tuple[np.ndarray, ...]
     slope: np.ndarray
     base: np.ndarray
+
+
+def serves(plan: Plan) -> bool:
+    """Whether a plan is for this kernel: any is."""
+    return True
 
 
 def prepare(plan: Plan) -> Prepared:
@@ -147,6 +153,8 @@ def prepare(plan: Plan) -> Prepared:
         path.offset,
         path.scale,
         operations,
+        chains_together(len(slope_v) + len(slope_h), np.dtype(dtype).itemsize if dense is None else 1),
+        LANES if dense is None else chains_for_tables((dense,)),
         looked_up=() if dense is None else (dense,),
     )
 
@@ -281,7 +289,7 @@ class _Ties:
         return out
 
 
-class GraphPopulation(Population):
+class Population(population.Population):
     """Blocks of LANES chains on any graph, all at the same step."""
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
@@ -317,8 +325,7 @@ class GraphPopulation(Population):
         self.joint = aligned((blocks, LANES), np.float64) if joint else None
         self.spins_v, self.carried = self.x[:, :n], self.x[:, : n + drawn]
 
-    def advance(self, to_step: int) -> None:
-        """Take steps until `to_step` of them have been taken in all."""
+    def _carry(self, to_step: int) -> None:
         anneal_graph(
             self.prepared.model,
             self.first,
@@ -332,4 +339,3 @@ class GraphPopulation(Population):
             to_step,
             self.fresh,
         )
-        self.step, self.fresh = to_step, 0

@@ -14,11 +14,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...checks import Array
+from ...random import HIDDEN, VISIBLE
 from ...simd.draws import TILE
+from ...simd.functions import HAS_AVX512
 from ...simd.vector import LANES, aligned
 from ..lattice_tables import gains, thresholds, whole_gains
+from ..placement import is_lattice
 from ..plan import Plan
-from .lattice_kernel import MOST
+from . import population
+from .lattice_kernel import MOST, anneal_lattice
+from .population import Prepared, chains_together
 
 CHUNK = 512  # steps that tables are made for at a time
 
@@ -108,3 +113,84 @@ def draw_tables(fields: Array) -> tuple[np.ndarray, np.ndarray]:
     words, spins = aligned(fields.shape, np.uint32), aligned(fields.shape, np.int8)
     words[:], spins[:] = thresholds(fields), np.copysign(1.0, fields)
     return words, spins.view(np.uint8)
+
+
+class Model(NamedTuple):
+    """A plan in the kernel's terms; what is None is left out when the kernel is compiled."""
+
+    hidden: Neighbours
+    visible: Neighbours
+    beside: Neighbours | None
+    before: Neighbours | None
+    kinds: tuple[np.ndarray, np.ndarray]
+    coupling: float
+    start: tuple[np.ndarray, np.ndarray]  # threshold and likelier spin of each visible site under the base
+    slope_v: np.ndarray
+    slope_h: np.ndarray
+    rises: np.ndarray | None  # the slopes of the visible side, where there are any
+    differences: Array  # β_k − β_{k−1}
+    seed: np.uint64
+    sides: tuple[int, int]
+
+
+def serves(plan: Plan) -> bool:
+    """Whether `lattice_kernel` takes the plan: it was faster than multiply-adds for all lattices that were tried."""
+    possible = HAS_AVX512 and plan.placement.precision == "single" and plan.placement.draws == "words"
+    return possible and is_lattice(plan, any_graph=True)
+
+
+def prepare(plan: Plan) -> Prepared:
+    """Lay out a plan for the kernel."""
+    lattice = lay_out(plan)
+    path = plan.path.spins
+    slope_v, slope_h, base_v = (np.pad(x, (0, -len(x) % TILE)) for x in (path.slope_v, path.slope_h, path.base_v))
+    laid_out = Model(
+        lattice.hidden,
+        lattice.visible,
+        lattice.beside,
+        lattice.before,
+        lattice.kinds,
+        lattice.coupling,
+        draw_tables(base_v),
+        slope_v,
+        slope_h,
+        slope_v if slope_v.any() else None,
+        np.diff(plan.betas),
+        np.uint64(plan.chains.seed),
+        (HIDDEN, VISIBLE) if plan.path.is_turned else (VISIBLE, HIDDEN),
+    )
+    return Prepared(
+        laid_out,
+        len(path.base_v),
+        np.uint8,
+        path.constants(plan.betas),
+        path.offset,
+        path.scale,
+        20 * (len(slope_v) + len(slope_h)),
+        chains_together(len(slope_v) + len(slope_h), 1),
+        maker=TableMaker(lattice, plan.betas),
+    )
+
+
+class Population(population.Population):
+    """Blocks of LANES chains on a lattice, their spins bytes."""
+
+    def _carry(self, to_step: int) -> None:
+        while True:
+            tables = self.prepared.maker.of_chunk(self.step // CHUNK)
+            stop = min(to_step, tables.first + CHUNK)
+            self._carry_by(tables, stop)
+            self.step, self.fresh = stop, 0
+            if stop == to_step:
+                return
+
+    def _carry_by(self, tables: Any, stop: int) -> None:
+        """Take the steps up to `stop`, which these tables are for."""
+        spins = self.spins_v, self.spins_h
+        anneal_lattice(self.prepared.model, tables, self.first, *spins, self.weights, self.step, stop, self.fresh)
+
+    def _spins(self) -> Array:
+        return super()._spins().view(np.int8)
+
+    def _put(self, spins: Array) -> None:
+        super()._put(spins.astype(np.int8).view(np.uint8))

@@ -98,7 +98,7 @@ def _anneal(
 def anneal_lattice(model, tables, first_chain, v, h, log_weights, from_step, to_step, fresh):
     """Carry the blocks in v, h and log_weights from one step of 0 … K to another, as `anneal_blocks` does.
 
-    `model` is a `lattice_population.Model`, `tables` are `lattice.Tables` of these steps.
+    `model` is a `lattice.Model`, `tables` are `lattice.Tables` of these steps.
     """
     _anneal(
         model.hidden, model.visible, model.beside, model.before, model.kinds, model.coupling, model.start, model.rises,

@@ -14,10 +14,10 @@ from ...random import HIDDEN, PLANES, VISIBLE
 from ...simd.vector import LANES, aligned
 from ..lattice_tables import gains, in_products, thresholds
 from ..plan import Plan
+from . import lattice
 from .lattice import CHUNK
-from .lattice_population import LatticePopulation
 from .planes_kernel import DIGITS, TOGETHER, anneal_planes
-from .population import JOB_BYTES, Prepared
+from .population import Prepared, chains_together
 
 GROUP = TOGETHER * LANES  # chains in a vector
 ONES = np.uint32(0xFFFFFFFF)
@@ -93,7 +93,12 @@ def draw_tables(fields: Array) -> tuple[np.ndarray, np.ndarray]:
     return words, spins
 
 
-def prepare_planes(plan: Plan) -> Prepared:
+def serves(plan: Plan) -> bool:
+    """Whether a plan is for this kernel: the caller has asked for it, and `unserved` has agreed."""
+    return plan.placement.draws == "planes"
+
+
+def prepare(plan: Plan) -> Prepared:
     """Lay out a plan for the kernel."""
     path = plan.path.spins
     weights = sp.csr_array(path.weights, copy=True)
@@ -134,7 +139,10 @@ def prepare_planes(plan: Plan) -> Prepared:
         path.constants(plan.betas),
         path.offset,
         path.scale,
-        operations=200 * sum(weights.shape),  # for LANES times as many words
+        200 * sum(weights.shape),  # for LANES times as many words
+        TOGETHER * chains_together(sum(weights.shape), 4),
+        GROUP,
+        aligned=GROUP,
         maker=TableMaker(float(abs(weights.data[0])), kinds, plan.betas),
     )
 
@@ -157,12 +165,7 @@ def _sites(into: Any, kinds: np.ndarray, signed: bool) -> Sites:
     return Sites(found, begin, units, widths, first.astype(np.int64), places * LANES, signs if signed else None)
 
 
-def chains_of_planes(prepared: Prepared) -> int:
-    """Return how many chains to advance together at most."""
-    return GROUP * max(1, JOB_BYTES // (4 * LANES * sum(prepared.model.units)))
-
-
-class PlanesPopulation(LatticePopulation):
+class Population(lattice.Population):
     """Chains as bits: 32 to a word, by their numbers, and 512 to a vector."""
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
@@ -183,7 +186,7 @@ class PlanesPopulation(LatticePopulation):
             np.zeros(2),
         )
 
-    def _carry(self, tables: Any, stop: int) -> None:
+    def _carry_by(self, tables: Any, stop: int) -> None:
         anneal_planes(
             self.prepared.model,
             tables,

@@ -2,41 +2,129 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ...checks import Array
+from ...paths.spins import SignedPath
 from ...simd.draws import TILE
+from ...simd.functions import HAS_AVX512
 from ...simd.lookup import SPINS
 from ...simd.vector import LANES, aligned
 from ..plan import Plan
 from ..reference.loop import Distributions, never_one
-from .population import Population, Prepared
-from .tables_kernel import PANEL, SLICE, TABLE, anneal_tables
+from . import population
+from .bipartite import is_bipartite, laid_out, prepared
+from .packing import is_band, pack_tables
+from .population import Prepared
+from .tables_kernel import ABREAST, PANEL, SLICE, TABLE, anneal_tables
 
-_TABLE_BYTES = 1 << 20  # all tables of a model are kept if they fit into this
-_FEW = 8  # blocks of chains that are carried side by side then
+_TABLE_BYTES = 1 << 20  # All tables of a model are kept if they fit into this.
+_FEW = 8  # Blocks of chains that are carried side by side then.
+_MANY = 512  # Chains that pay for tables made for them.
 
 
-def keeps_tables(prepared: Prepared) -> bool:
-    """Whether all tables of a model are made once and kept."""
-    return bool(4 * _numbers(prepared) <= _TABLE_BYTES)
+class Components(NamedTuple):
+    """A mixture whose component is drawn, as `tables_kernel` reads it."""
+
+    own: np.ndarray  # what the exponents start from, and the logarithms of the shares in P_0
+    shares: np.ndarray
+    up: tuple[np.ndarray, ...]  # into the exponents, from the sampled side and from the other
+    down: tuple[np.ndarray, ...]
+    pulls_v: np.ndarray  # fields of each unit in all components, which fill so many registers
+    pulls_h: np.ndarray
+    registers: int
+    last: bool  # whether the component is drawn after the sampled units in a sweep
 
 
-def _numbers(prepared: Prepared) -> int:
-    return sum(int(begin[-1]) for _, _, begin, _ in prepared.looked_up) * TABLE
+def serves(plan: Plan) -> bool:
+    """Whether a plan is for this kernel: it was faster than multiply-adds for all dense couplings, if slightly so below
+    8×8. Never a matter of the number of chains: rounding would depend on it.
+    """
+    possible = HAS_AVX512 and plan.placement.precision == "single" and plan.move.kind == "gibbs"
+    if not (possible and is_bipartite(plan) and (plan.path.mixture is None or plan.path.mixture.is_drawn)):
+        return False
+    weights = plan.path.end.signed_form.weights
+    return is_band(weights) and is_band(weights.T)
+
+
+def prepare(plan: Plan) -> Prepared:
+    """Lay out a plan for the kernel."""
+    path = plan.path.spins
+    n, m = (len(x) + -len(x) % TILE for x in (path.slope_v, path.slope_h))
+    up, down = pack_tables(_with_slopes(path.weights, path.slope_v.astype(np.float32), m)), pack_tables(path.weights.T)
+    model = laid_out(plan, path, np.float32, up, down)._replace(mixture=_components(plan, path, n, m))
+    found = prepared(plan, path, model, 1, np.dtype(np.float32).itemsize / (4 * SPINS))
+    looked_up: tuple[Any, ...] = (up, down)
+    if model.mixture is not None:
+        looked_up += model.mixture.up, model.mixture.down
+        more = len(model.mixture.own) * (plan.path.end.n_variables + 40)
+        found = found._replace(operations=found.operations + more)
+    return found._replace(looked_up=looked_up, at_least=chains_for_tables(looked_up))
+
+
+def _components(plan: Plan, path: SignedPath, rows: int, columns: int) -> Components | None:
+    """Lay out the mixture of a plan, for sides padded to so many units."""
+    fields, hidden, own = path.component_fields, path.component_hidden, path.component_weights
+    if plan.path.mixture is None or fields is None or hidden is None or own is None:
+        return None
+    natural, registers = plan.path.end.natural, -(-len(own) // LANES)
+    shares = plan.path.mixture.log_shares(natural.visible_units, natural.hidden_units)
+
+    def pulls(of: Array, units: int) -> np.ndarray:
+        table = aligned((units, registers * LANES), np.float32)
+        table[: of.shape[1], : len(own)] = of.T
+        return table.ravel()
+
+    return Components(
+        own.astype(np.float32),
+        (shares - shares.max()).astype(np.float32),
+        pack_tables(_padded(fields, rows).T),
+        pack_tables(_padded(hidden, columns).T),
+        pulls(fields, rows),
+        pulls(hidden, columns),
+        registers,
+        plan.path.mixture.drawn_last,
+    )
+
+
+def _padded(fields: Array, units: int) -> Array:
+    return np.pad(fields, ((0, 0), (0, units - fields.shape[1])))
+
+
+def _with_slopes(weights: Any, slope_v: Array, columns: int) -> Any:
+    """Weights with one more column, after the padding: the slopes of the sampled side, as of one more unit."""
+    n, m = weights.shape
+    more = np.zeros((n, columns - m + 1))
+    more[:, -1] = slope_v[:n]
+    return sp.csr_array(sp.hstack([weights, more])) if sp.issparse(weights) else np.hstack([weights, more])
+
+
+def chains_for_tables(looked_up: tuple[tuple[np.ndarray, ...], ...]) -> int:
+    """Return how many chains to advance together at least."""
+    return LANES * ABREAST if _are_kept(looked_up) else _MANY
+
+
+def _are_kept(looked_up: tuple[tuple[np.ndarray, ...], ...]) -> bool:
+    """Whether all tables of these couplings are made once and kept."""
+    return 4 * _numbers(looked_up) <= _TABLE_BYTES
+
+
+def _numbers(looked_up: tuple[tuple[np.ndarray, ...], ...]) -> int:
+    return sum(int(begin[-1]) for _, _, begin, _ in looked_up) * TABLE
 
 
 def room_for_tables(prepared: Prepared, blocks: int, tiles: int) -> tuple[np.ndarray, int]:
     """Return room for all tables, or for a slice of those of some tiles; and how many blocks to carry side by side."""
-    whole = keeps_tables(prepared)
-    tables = aligned((_numbers(prepared) if whole else tiles * SLICE * TABLE,), np.uint32)
+    whole = _are_kept(prepared.looked_up)
+    tables = aligned((_numbers(prepared.looked_up) if whole else tiles * SLICE * TABLE,), np.uint32)
     return tables, max(1, min(blocks, _FEW) if whole else blocks)
 
 
-class TablePopulation(Population):
+class Population(population.Population):
     """Blocks of LANES chains, their spins kept as bits, and the components of a mixture that they are in."""
 
     component: np.ndarray | None = None
@@ -63,8 +151,7 @@ class TablePopulation(Population):
         self.weights = aligned((blocks, LANES), np.float64)
         self.joint = aligned((blocks, LANES), np.float64) if joint else None
 
-    def advance(self, to_step: int) -> None:
-        """Take steps until `to_step` of them have been taken in all."""
+    def _carry(self, to_step: int) -> None:
         anneal_tables(
             self.prepared.model,
             self.first,
@@ -80,7 +167,6 @@ class TablePopulation(Population):
             to_step,
             self.fresh,
         )
-        self.step, self.fresh = to_step, 0
 
     def choose(self, ancestors: NDArray[np.int64]) -> None:
         """Go on from the states of these chains, one for each; log-weights stay where they are."""
