@@ -87,7 +87,7 @@ def test_what_is_not_taken_for_a_lattice():
     assert not is_lattice(make_plan(MODELS["triangular"]))  # as planes know them
     for options in ({"method": "ais"}, {"transition": "metropolis"}):
         assert not lattice.serves(make_plan(MODELS["torus"], **options))
-        assert make_plan(MODELS["torus"], draws="planes", **options).engine == "numpy"
+        assert make_plan(MODELS["torus"], draws="planes", **options).placement.engine == "numpy"
         with pytest.raises(ValueError, match="not 'planes'"):
             make_plan(MODELS["torus"], draws="planes", engine="numba", **options)
     assert not lattice.serves(make_plan(MODELS["torus"], precision="double"))
