@@ -52,13 +52,21 @@ class Contraction(NamedTuple):
 
 
 def plan_contraction(
-    cards: Sequence[int], scopes: Sequence[Sequence[int]], order: Sequence[int], memory: float
+    cards: Sequence[int],
+    scopes: Sequence[Sequence[int]],
+    order: Sequence[int],
+    memory: float,
+    max_seconds: float = math.inf,
 ) -> Contraction | None:
     """Return how to contract along an order within a memory in bytes, or None if that takes too many slices.
 
-    Slices that need less memory are taken if they are faster.
+    Slices that need less memory are taken if they are faster. No slices are looked for if the contraction takes more
+    than `max_seconds` without any.
     """
-    needed = _simulated(cards, scopes, order, set())[2]
+    entries, largest, needed, _ = _simulated(cards, scopes, order, set())
+    whole = Contraction(list(order), (), 1, entries, largest, needed)
+    if whole.seconds > max_seconds:
+        return whole
     limits = [min(memory, share * needed) for share in _LESS_MEMORY if needed > _WORTH or share == 1.0]
     plans = [_plan_within(cards, scopes, order, limit) for limit in limits]
     return min((plan for plan in plans if plan is not None), key=lambda plan: plan.seconds, default=None)

@@ -31,6 +31,7 @@ AT_ONCE = 0.5  # Seconds of elimination for which no better way is looked for.
 _BOUND = 4.0  # Variables with tables of up to 2^4 entries are summed out before the search; larger ones disturb it.
 _SEARCH = 2.0  # Seconds of the search for an order, at most,
 _SEARCH_SHARE = 0.1  # and this fraction of the time that the best known order takes.
+_HOPELESS = 60.0  # A greedy order with tables of more than 2^60 entries is given up.
 _MEMORY = 0.6  # Fraction of the free memory that tables may take.
 _SURE = 4.0  # Seconds of a contraction that is not worth trying to count instead.
 _LEAST_COUNTING = 3.0  # Seconds that counting must have left for the contraction to come after it.
@@ -78,7 +79,7 @@ def faster_ways(
     cards: Sequence[int], factors: Sequence[Factor], simple: NetworkWay, max_seconds: float, *, counting: bool
 ) -> list[NetworkWay]:
     """Return the ways of `network_ways`, given the simple one."""
-    begin = time.perf_counter()
+    begin = time.thread_time()
     if simple.seconds <= AT_ONCE or jit_is_off():
         return [simple]
     from .contraction import contract  # kernels, which take time to import
@@ -103,9 +104,11 @@ def faster_ways(
     if not is_installed():
         size = f"{contraction.size} (counting may be faster: {INSTALL})"
         return [contraction._replace(size=size)]
-    rest = max_seconds - contraction.seconds - (time.perf_counter() - begin)
-    if rest < _LEAST_COUNTING:
+    rest = max_seconds - contraction.seconds - (time.thread_time() - begin)
+    if rest < 0.0:
         return [_counting(small, max_seconds), contraction]
+    if rest < _LEAST_COUNTING:
+        return [contraction, _counting(small, max_seconds)]
     first = min(contraction.seconds, rest)
     return [_counting(small, first), contraction, _counting(small, max_seconds)]
 
@@ -136,13 +139,13 @@ def best_contraction(cards: Sequence[int], factors: Sequence[Factor], max_second
 
     scopes = [scope for scope, _ in factors]
     edges, memory = edges_of(scopes), _MEMORY * free_memory()
-    order, width = elimination_order(len(cards), edges, cards, stop_above=100.0)
-    plans = [plan_contraction(cards, scopes, order, memory)] if width <= 100.0 else []
+    order, width = elimination_order(len(cards), edges, cards, stop_above=_HOPELESS)
+    plans = [plan_contraction(cards, scopes, order, memory, max_seconds)] if width <= _HOPELESS else []
     known = min((plan.seconds for plan in plans if plan is not None), default=math.inf)
     seconds = min(_SEARCH, _SEARCH_SHARE * known, 0.1 * max_seconds)
-    found = search_order(len(cards), edges, cards, seconds=seconds, below=min(100.0, width + 20.0))
+    found = search_order(len(cards), edges, cards, seconds=seconds, below=_HOPELESS)
     if found is not None:
-        plans.append(plan_contraction(cards, scopes, found[0], memory))
+        plans.append(plan_contraction(cards, scopes, found[0], memory, max_seconds))
     return min((plan for plan in plans if plan is not None), key=lambda plan: plan.seconds, default=None)
 
 

@@ -34,6 +34,7 @@ ENTRIES_PER_SECOND = 1e8  # of transfer and elimination tables
 _MOST_ENTRIES = 27.0  # binary logarithm: 1 GiB
 _COLD = 1.5  # a coupling beyond which frustrated lattices take Kac and Ward's determinant to many bits
 _SEARCHED = 40.0  # binary logarithm of the largest table of a greedy order from which a search may find a useful one
+_LONGEST = 1e5  # seconds of an elimination for which a way to fit it into the memory is looked for
 _LU_SITES = 1 << 12  # an LU of more takes seconds, and hears no interrupt
 PROMISED = 1e-9  # relative accuracy, absolute for |ln Z| < 1
 EPS = 2.0**-52
@@ -262,7 +263,7 @@ def _elimination(model: MRF, threads: int) -> ExactMethod | None:
     best = simple
     if width <= _SEARCHED:
         tables = [((i,), u) for i, u in enumerate(parts.unary)] + list(zip(parts.edges, parts.tables, strict=True))
-        best = faster_ways(parts.cards, tables, simple, math.inf, counting=False)[0]
+        best = faster_ways(parts.cards, tables, simple, _LONGEST, counting=False)[0]
     return ExactMethod(best.seconds, best.size, best.run, _adds(model), best.bytes)
 
 
