@@ -15,6 +15,7 @@ from ..exact.elimination import Conditional, eliminate_factors
 from ..exact.enumeration import log_marginals
 from ..exact.ordering import elimination_order, table_entries
 from ..exact.structure import Side, ordered_factors
+from ..exact.surfaces import Surface, lattice_of, planar_of
 from ..models.factors import FactorModel
 from ..models.model import MRF
 from ..models.units import Array
@@ -24,6 +25,9 @@ _NUMBERS_AT_ONCE = 1 << 20
 _MOST_STATES = 24.0  # binary logarithm: 128 MiB of probabilities
 _MOST_TABLES = 25.0  # binary logarithm of all entries, of which some copies are kept
 _MOST_GAUSSIANS = 8000
+_SMALL = 256  # variables of a lattice for which an order of elimination is looked for first
+_INVERSE = 5.0  # How long all mean products take, in times that ln Z takes.
+_OPERATIONS_PER_SECOND = 1e8  # in which the limits of work are counted
 
 
 class Means(NamedTuple):
@@ -53,7 +57,27 @@ def exact_means(
     work = min(sizes) + math.log2(len(what.owners) + len(what.pairs))
     if min(sizes) <= _MOST_STATES and work <= log2_work:
         return _by_enumeration(model if sizes[0] <= sizes[1] else model.transposed(), what)
-    return _by_elimination(model, what, min(log2_entries, _MOST_TABLES))
+    surface = lattice_of(model) if model.n_variables > _SMALL else None
+    found = _by_pfaffian(model, what, surface, log2_work) or _by_elimination(
+        model, what, min(log2_entries, _MOST_TABLES)
+    )
+    return found or _by_pfaffian(model, what, planar_of(model), log2_work)
+
+
+def _by_pfaffian(model: MRF, what: Features, surface: Surface | None, log2_work: float) -> Means | None:
+    """Return the means of a model of two-state units without fields on a sphere or a torus."""
+    if surface is None or surface.extra:
+        return None
+    if surface.seconds * _INVERSE > 2.0**log2_work / _OPERATIONS_PER_SECOND:
+        return None
+    low, high = what.values.T
+    centre, scale = 0.5 * (low + high), 0.5 * (high - low)  # of units that are no spins but have no fields as spins
+    a, b = what.pairs.T
+    try:
+        spins = surface.products(what.owners[what.pairs])
+    except ValueError:  # it cannot vouch for its accuracy
+        return None
+    return Means(centre, centre[a] * centre[b] + scale[a] * scale[b] * spins, {}, "pfaffian")
 
 
 def _free(model: MRF, side: str) -> Array:

@@ -240,7 +240,8 @@ def expectations(
             return _exactly(what, found.features, found.products, found.functions, record)
         if exact:
             raise ModelTooLarge(
-                "exact means take the enumeration of a side, a sparse graph of low width or Gaussians only"
+                "exact means take the enumeration of a side, a sparse graph of low width, a planar graph or a torus "
+                "without fields, or Gaussians only"
                 + (", and functions all states of a small model" if wanted else "")
                 + ": leave out exact for an estimate"
             )

@@ -39,7 +39,7 @@ from .pfaffian_kernel import assemble, eliminate, face_matrix
 
 _AGREE = 1e-12  # Relative difference of two values of ln Z that agree; far below 1e-9, as they might agree by chance.
 _SHIFT = 2.0**-45  # Relative change of the weights in the second computation: ln Z hardly changes, rounding errors do.
-_THRESHOLDS = 0.25, 0.1  # A pivot is at least so large compared to the other entries of its two rows.
+THRESHOLDS = 0.25, 0.1  # A pivot is at least so large compared to the other entries of its two rows.
 _BITS = {1: 52, 2: 104}  # of a number that is the sum of so many doubles
 
 
@@ -67,15 +67,22 @@ def pfaffian_log_z(drawing: Drawing, couplings: Array) -> float:
     )
 
 
+def weights_of(j: Array, variant: int) -> tuple[Array, Array]:
+    """Return the weights of the bonds of all edges and of the walls across them, those of the second computation."""
+    bonds, walls = np.exp(-2.0 * np.maximum(-j, 0.0)), np.exp(-np.maximum(j, 0.0))
+    if variant:
+        bonds *= 1.0 + _SHIFT * np.random.default_rng(0).uniform(-1.0, 1.0, len(j))
+    return bonds, walls
+
+
 def _log_sum(drawing: Drawing, tree: Dissection, j: Array, layers: int, variant: int) -> tuple[float, float]:
     """Return ln of Π_e e^{−J_e−|J_e|} times the mean of the Pfaffians, and what their cancelling leaves as error.
 
     NaN where that is not positive.
     """
-    bonds, walls = np.exp(-2.0 * np.maximum(-j, 0.0)), np.exp(-np.maximum(j, 0.0))
-    if variant:
-        bonds *= 1.0 + _SHIFT * np.random.default_rng(0).uniform(-1.0, 1.0, len(j))
-    sectors = _pfaffians(drawing, tree, bonds, walls, layers, _THRESHOLDS[variant])
+    bonds, walls = weights_of(j, variant)
+    begun, part = faces_joined(drawing, tree, bonds, walls, layers, THRESHOLDS[variant])
+    sectors = [last.result() for _, last in closed(begun, part, drawing.cuts)]
     found = [s for s in sectors if s is not None]
     if len(found) < len(sectors):
         return math.nan, math.nan
@@ -88,14 +95,14 @@ def _log_sum(drawing: Drawing, tree: Dissection, j: Array, layers: int, variant:
     return math.log(total / len(terms)) + top * math.log(2.0), rounding * float(size / total)
 
 
-class _Product(NamedTuple):
+class Product(NamedTuple):
     """A number that may be too large or too small for a double: mantissa · 2^exponent."""
 
     mantissa: Fraction
     exponent: int
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """A part of the graph: the sites that are left, the first `waiting` of them to be eliminated, and their matrix.
 
     The matrix has one layer in double precision, and for twice the digits two layers, the sum of which is meant.
@@ -106,68 +113,101 @@ class _Part(NamedTuple):
     waiting: int
 
 
-class _Elimination:
+class Front(NamedTuple):
+    """What the inverse of the matrix takes of a join: the sites of both parts, and the rows of those eliminated."""
+
+    sites: Indices  # those eliminated first
+    rows: Array
+    first: Indices  # the sites of either part
+    second: Indices
+
+
+class Elimination:
     """The pivots of an elimination that is under way: the sites in their order, and the product of the entries."""
 
-    def __init__(self, bonds: Array, closes: Any, threshold: float, begun: _Elimination | None = None) -> None:
+    def __init__(
+        self, bonds: Array, closes: Any, threshold: float, begun: Elimination | None = None, *, keeps: bool = False
+    ) -> None:
         self.bonds, self.closes, self.threshold = bonds, closes, threshold
-        self.place = np.full(2 * len(bonds), -1)
-        self.order: list[Indices] = list(begun.order) if begun else []
-        self.product: tuple[float, float] = begun.product if begun else (1.0, 0.0)
-        self.exponent: int = begun.exponent if begun else 0
+        self.fronts: list[Front] | None = [] if keeps else None
+        self._place = np.full(2 * len(bonds), -1)
+        self._order: list[Indices] = list(begun._order) if begun else []
+        self._product: tuple[float, float] = begun._product if begun else (1.0, 0.0)
+        self._exponent: int = begun._exponent if begun else 0
 
-    def join(self, a: _Part, b: _Part) -> _Part:
+    def join(self, a: Part, b: Part) -> Part:
         """Return two parts as one, with the edges between them closed and as many sites eliminated as can be."""
-        sites, matrix, free = assemble(*a, *b, self.bonds, self.closes, self.place)
-        gone, high, low, exponent = eliminate(sites, matrix, free, self.threshold, *self.product)
-        self.product, self.exponent = (high, low), self.exponent + exponent
+        sites, matrix, free = assemble(*a, *b, self.bonds, self.closes, self._place)
+        gone, high, low, exponent = eliminate(sites, matrix, free, self.threshold, *self._product)
+        self._product, self._exponent = (high, low), self._exponent + exponent
         if gone:
-            self.order.append(sites[:gone])
-        return _Part(sites[gone:], np.ascontiguousarray(matrix[:, gone:, gone:]), free - gone)
+            self._order.append(sites[:gone])
+        if self.fronts is not None:
+            self.fronts.append(Front(sites, matrix[0, :gone].copy(), a.sites, b.sites))
+        return Part(sites[gone:], np.ascontiguousarray(matrix[:, gone:, gone:]), free - gone)
 
-    def result(self) -> _Product | None:
+    def places(self, sites: Indices) -> Indices:
+        """Return the place of each site in a list of some, −1 for others; to be reset by the caller."""
+        self._place[sites] = np.arange(len(sites))
+        return self._place
+
+    def result(self) -> Product | None:
         """Return the Pfaffian in units of the term without walls, or None if a pivot was too small."""
-        high, low = self.product
+        high, low = self._product
         if not math.isfinite(high):
             return None
-        sites = np.concatenate(self.order) if self.order else np.zeros(0, dtype=np.int64)
-        n = len(self.place)
+        sites = np.concatenate(self._order) if self._order else np.zeros(0, dtype=np.int64)
+        n = len(self._place)
         if len(sites) < n:  # no pivot is left
-            return _Product(Fraction(0), 0)
+            return Product(Fraction(0), 0)
         cycles, _ = connected_components(sp.csr_array((np.ones(n), (np.arange(n), sites)), shape=(n, n)))
         negative = ((n - cycles) + int(np.signbit(self.bonds).sum())) % 2
-        return _Product((Fraction(high) + Fraction(low)) * (-1) ** negative, self.exponent)
+        return Product((Fraction(high) + Fraction(low)) * (-1) ** negative, self._exponent)
 
 
-def _pfaffians(
-    drawing: Drawing, tree: Dissection, bonds: Array, walls: Array, layers: int, threshold: float
-) -> list[_Product | None]:
-    """Return the Pfaffian, or those of the four sectors of a torus."""
+def faces_joined(
+    drawing: Drawing,
+    tree: Dissection,
+    bonds: Array,
+    walls: Array,
+    layers: int,
+    threshold: float,
+    *,
+    keeps: bool = False,
+) -> tuple[Elimination, Part]:
+    """Join all faces along the dissection, without the edges of the cuts."""
     signed, closes = bonds * drawing.signs, np.ones(len(bonds), dtype=bool)
     for cut in drawing.cuts:
         closes[cut] = False
-    begun = _Elimination(signed, closes, threshold)
-    parts: dict[int, _Part] = {}
+    begun = Elimination(signed, closes, threshold, keeps=keeps)
+    parts: dict[int, Part] = {}
     for k, face in enumerate(tree.order.tolist()):
         sites = np.array(drawing.faces[face], dtype=np.int64)
-        parts[k] = _Part(sites, face_matrix(walls[sites >> 1], layers), 0)
+        parts[k] = Part(sites, face_matrix(walls[sites >> 1], layers), 0)
     for begin, middle in tree.joins:
         parts[begin] = begun.join(parts[begin], parts.pop(middle))
-    return _closed(begun, parts[0], drawing.cuts)
+    return begun, parts[0]
 
 
-def _closed(begun: _Elimination, part: _Part, cuts: tuple[Indices, ...]) -> list[_Product | None]:
-    """Close the edges of the cuts with either sign, one cut after the other; return the Pfaffians."""
-    nothing = _Part(np.zeros(0, dtype=np.int64), np.zeros((len(part.matrix), 0, 0)), 0)
+def closed(
+    begun: Elimination, part: Part, cuts: tuple[Indices, ...]
+) -> list[tuple[tuple[Elimination, ...], Elimination]]:
+    """Close the edges of the cuts with either sign, one cut after the other.
+
+    Returns for each choice of signs the eliminations that lead to the end, and the last of them.
+    """
+    nothing = Part(np.zeros(0, dtype=np.int64), np.zeros((len(part.matrix), 0, 0)), 0)
+    keeps = begun.fronts is not None
     if not cuts:
-        last = _Elimination(begun.bonds, begun.closes, 0.0, begun)
+        last = Elimination(begun.bonds, begun.closes, 0.0, begun, keeps=keeps)
         last.join(part, nothing)
-        return [last.result()]
+        return [((last,), last)]
     found = []
     for sign in (1.0, -1.0):
         bonds, closes = begun.bonds.copy(), begun.closes.copy()
         bonds[cuts[0]] *= sign
         closes[cuts[0]] = True
-        further = _Elimination(bonds, closes, begun.threshold, begun)
-        found += _closed(further, further.join(part, nothing), cuts[1:])
+        further = Elimination(bonds, closes, begun.threshold, begun, keeps=keeps)
+        rest = further.join(part, nothing)
+        found += [((further, *way), last) for way, last in closed(further, rest, cuts[1:])]
     return found

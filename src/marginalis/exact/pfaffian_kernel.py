@@ -113,6 +113,31 @@ def eliminate(sites, m, free, threshold, high, low):
 
 
 @kernel()
+def add_inverse(rows, inverse):
+    """Complete the inverse of a matrix, of which the sites that are left after the elimination are there.
+
+    `rows` are those of the eliminated sites, as `eliminate` leaves them.
+    """
+    gone, n = rows.shape
+    for i in range(gone - 2, -1, -2):
+        j = i + 1
+        a = rows[i, j]
+        x, y = np.zeros(n), np.zeros(n)
+        for k in range(i + 2, n):
+            u, v = rows[i, k] / a, rows[j, k] / a
+            if u != 0.0 or v != 0.0:
+                for c in range(i + 2, n):
+                    x[c] += v * inverse[k, c]
+                    y[c] -= u * inverse[k, c]
+        corner = 1.0 / a
+        for k in range(i + 2, n):
+            corner += rows[i, k] / a * x[k]
+            inverse[i, k], inverse[k, i] = x[k], -x[k]
+            inverse[j, k], inverse[k, j] = y[k], -y[k]
+        inverse[j, i], inverse[i, j] = corner, -corner
+
+
+@kernel()
 def _pivot(m, gone, free, threshold):
     """Return a pair of free sites whose entry is large compared to both of their rows, or (−1, −1)."""
     n = len(m)

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from ..models.forms import Grid, Indices
 from ..models.model import MRF
 from ..models.units import Array
+from .bond_means import bond_means
 from .embedding import Drawing, grid_drawing, planar_drawing
 from .pfaffian import pfaffian_log_z, pfaffian_seconds
 from .structure import placed_on_grid, spin_bonds, spin_fields
@@ -37,15 +38,29 @@ class Surface(NamedTuple):
     couplings: Array
     grid: Grid | None  # drawn only when it is summed
     drawing: Drawing | None
+    site: Indices | None = None  # of each variable on the lattice, if the variables are numbered in another way
     extra: float = 0.0
 
     def log_z(self) -> float:
         """Return ln Z of the model."""
-        drawing = self.drawing
+        return pfaffian_log_z(self._drawn(), self.couplings) - self.extra
+
+    def products(self, pairs: Indices) -> Array:
+        """Return ⟨s_i s_j⟩ for pairs of coupled variables of a model without fields."""
+        drawing = self._drawn()
+        ends = np.sort(drawing.edges[: len(self.couplings)], axis=1)
+        wanted = np.sort(pairs if self.site is None else self.site[pairs], axis=1)
+        n = int(ends.max()) + 1
+        keys = ends[:, 0] * n + ends[:, 1]
+        order = np.argsort(keys)
+        place = np.searchsorted(keys[order], wanted[:, 0] * n + wanted[:, 1])
+        return bond_means(drawing, self.couplings)[order[place]]
+
+    def _drawn(self) -> Drawing:
         if self.grid is not None:
-            drawing = _cached_grid(self.grid.shape, self.grid.periodic, self.grid.triangular)
-        assert drawing is not None
-        return pfaffian_log_z(drawing, self.couplings) - self.extra
+            return _cached_grid(self.grid.shape, self.grid.periodic, self.grid.triangular)
+        assert self.drawing is not None
+        return self.drawing
 
 
 def lattice_of(model: MRF) -> Surface | None:
@@ -60,7 +75,7 @@ def lattice_of(model: MRF) -> Surface | None:
     for grid, site in _lattices(model.layout, n, a, b):
         found = placed_on_grid(grid, site[a], site[b], j)
         if found is not None and max(float(np.abs(x).max()) for x in found) <= _STRONGEST:
-            return _lattice(grid, found)
+            return _lattice(grid, found, site)
     return None
 
 
@@ -90,7 +105,8 @@ def planar_of(model: MRF) -> Surface | None:
     if drawing is None:
         return None
     seconds = pfaffian_seconds(n, math.isqrt(n))
-    return Surface(f"a planar graph of {n} spins", seconds, j, None, drawing, math.log(2.0) if len(ends) else 0.0)
+    extra = math.log(2.0) if len(ends) else 0.0
+    return Surface(f"a planar graph of {n} spins", seconds, j, None, drawing, extra=extra)
 
 
 def is_sparse_enough(model: MRF) -> bool:
@@ -103,7 +119,7 @@ def _entries(couplings: Any) -> int:
     return couplings.nnz if sp.issparse(couplings) else int(np.count_nonzero(couplings))
 
 
-def _lattice(grid: Grid, arrays: tuple[Array, Array, Array]) -> Surface:
+def _lattice(grid: Grid, arrays: tuple[Array, Array, Array], site: Indices) -> Surface:
     """Return a lattice with couplings along its rows, its columns and its diagonals."""
     horizontal, vertical, diagonal = arrays
     triangular = bool(diagonal.any())
@@ -122,7 +138,7 @@ def _lattice(grid: Grid, arrays: tuple[Array, Array, Array]) -> Surface:
     name = "a torus" if all(wraps) else "a cylinder" if any(wraps) else "a rectangle"
     seconds = (1 + triangular) * pfaffian_seconds(rows * columns, min(grid.shape))
     return Surface(
-        f"{name} of {rows} x {columns} spins", seconds, np.concatenate([x.ravel() for x in parts]), grid, None
+        f"{name} of {rows} x {columns} spins", seconds, np.concatenate([x.ravel() for x in parts]), grid, None, site
     )
 
 
