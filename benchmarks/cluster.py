@@ -105,9 +105,10 @@ def processor(options: argparse.Namespace) -> None:
 def tasks(options: argparse.Namespace) -> None:
     """Measure bytes and client time of tasks."""
     plan = make_plan(model(), steps=300, chains=1000)
-    from marginalis.engines.drive import Chains, Found
+    from marginalis.engines.drive import Found
+    from marginalis.running.parts import ChainsOfPlan
 
-    digest, data = packed(Chains(plan, None))
+    digest, data = packed(ChainsOfPlan(plan, None))
     task = Task("0.2.0", digest, range(0, 1), None, 1, np.geterr())
     reply = Reply(machine(), "0.2.0", 1.0, False, Found(np.zeros(1600), None), range(100))
     print(f"the job (an RBM 100 x 200, sent once to each worker): {len(data)} bytes")
@@ -173,7 +174,9 @@ def memory(options: argparse.Namespace) -> None:
 
 
 def _peak(m: mg.MRF, chains: int, most: int) -> float:
-    from marginalis.engines import drive
+    from marginalis.engines.drive import Found
+    from marginalis.running import parts
+    from marginalis.running.session import Session
 
     class Instant:
         """Workers that know the answer."""
@@ -181,18 +184,18 @@ def _peak(m: mg.MRF, chains: int, most: int) -> float:
         def map(self, function: Any, items: Any) -> Any:
             for task, _ in items:
                 size = min(16 * task.part.stop, chains) - 16 * task.part.start
-                yield Reply("here", task.version, 1.0, False, drive.Found(np.zeros(size), None), task.part)
+                yield Reply("here", task.version, 1.0, False, Found(np.zeros(size), None), task.part)
 
-    old = drive.Ledger
-    drive.Ledger = lambda units, seconds, **_: old(units, 1e-12, most=most)  # type: ignore[assignment,misc]
+    old = parts.Ledger
+    parts.Ledger = lambda units, seconds, **_: old(units, 1e-12, most=most)  # type: ignore[assignment,misc]
     plan = make_plan(m, steps=3, chains=chains)
-    workers = drive.Workers(1, open_pool(Instant(), 1, 1))
-    drive.run(plan, workers, lambda fraction: None)  # modules
+    session = Session(1, open_pool(Instant(), 1, 1))
+    session.run(plan)  # modules
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
-    drive.run(plan, workers, lambda fraction: None)
+    session.run(plan)
     peak = tracemalloc.get_traced_memory()[1] - before
-    drive.Ledger = old  # type: ignore[misc]
+    parts.Ledger = old  # type: ignore[misc]
     return peak
 
 

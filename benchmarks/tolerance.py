@@ -18,7 +18,7 @@ from typing import Any
 import marginalis as mg
 from marginalis.examples import rbm_gaussian, rbm_hopfield
 from marginalis.planning.pilots import plan_with_pilots
-from marginalis.running.session import Workers
+from marginalis.running.session import Session
 
 MODELS: dict[str, Callable[[], Any]] = {
     **{
@@ -57,7 +57,7 @@ def best_fixed(model: Any, tolerance: float) -> tuple[float, str]:
     for schedule in ("linear", "adaptive"):
         least = math.inf
         for steps in (2**k for k in range(2, 17)):
-            betas = plan_with_pilots(model, Workers(2), steps=steps, schedule=schedule).betas
+            betas = plan_with_pilots(model, Session(2), steps=steps, schedule=schedule).betas
             trial = mg.estimate(model, schedule=betas, chains=4000, seed=99)
             if trial.warnings:
                 continue

@@ -26,8 +26,8 @@ from scipy.special import logsumexp
 import marginalis as mg
 from marginalis import cli
 from marginalis.answers.record import Record
-from marginalis.engines import drive
 from marginalis.models.units import Categorical
+from marginalis.running.session import Session
 
 # a test that passes once passes always, on a busy machine, too
 settings.register_profile("seeded", derandomize=True, deadline=None)
@@ -279,9 +279,14 @@ def quiet(fraction):
     """Hears how far a run is, and says nothing."""
 
 
+def run(plan, threads=1, recorder=None):
+    """ln W of every chain of a plan, or of every population."""
+    return Session(threads).run(plan, recorder).log_weights
+
+
 def log_weights(plan, engine, threads=1):
     """ln W of every chain of a plan, run by this engine."""
-    return drive.run(plan.settled(engine), threads, quiet)
+    return run(plan.settled(engine), threads)
 
 
 def with_mixture(plan, mixture):
@@ -292,8 +297,8 @@ def with_mixture(plan, mixture):
 @pytest.fixture
 def plans(monkeypatch):
     """All plans that are run, as they are run."""
-    found, run = [], drive.run_both
-    monkeypatch.setattr(drive, "run_both", lambda plan, *rest: found.append(plan) or run(plan, *rest))
+    found, run = [], Session.run
+    monkeypatch.setattr(Session, "run", lambda self, plan, *rest: found.append(plan) or run(self, plan, *rest))
     return found
 
 

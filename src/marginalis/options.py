@@ -21,6 +21,7 @@ from .checks import did_you_mean, one_of
 from .models.model import MRF
 from .parallel.threads import THREADS
 from .paths.base import Base
+from .paths.schedule import DEFAULT_STEPS
 
 Method = Literal["mais", "mais-v", "mais-h", "ais"]
 Transition = Literal["gibbs", "metropolis"]
@@ -35,7 +36,7 @@ DRAWS: tuple[str, ...] = get_args(Draws)
 ENGINES: tuple[str, ...] = get_args(Engine)
 ENGINE = "MARGINALIS_ENGINE"  # the environment variable
 WARN = "MARGINALIS_WARN"  # the environment variable
-DEFAULT_STEPS = 1000
+
 DEFAULT_CHAINS = 1000
 
 

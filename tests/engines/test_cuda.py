@@ -5,7 +5,7 @@ from itertools import pairwise
 import networkx as nx
 import numpy as np
 import pytest
-from conftest import log_weights, random_rbm, with_mixture
+from conftest import log_weights, random_rbm, run, with_mixture
 from cuda_host import HOST
 
 import marginalis as mg
@@ -278,17 +278,17 @@ def test_the_same_bits_in_parts(on, model, precision, draws):
     """Chains of one run and of several, all at once and in memory that is scarce, stopping on the way or not."""
     options = dict(steps=3, seed=3, precision=precision, engine="cuda", draws=draws)
     whole = make_plan(model, chains=96, **options)
-    found = drive.run(whole, 1, lambda fraction: None)
+    found = run(whole, 1)
     parts = [make_plan(model, chains=n, first_chain=at, **options) for at, n in ((0, 33), (33, 1), (34, 62))]
-    joined = np.concatenate([drive.run(part, 1, lambda fraction: None) for part in parts])
+    joined = np.concatenate([run(part, 1) for part in parts])
     assert np.array_equal(found, joined)
     several = make_plan(model, chains=96, device="0,0", **options)  # one GPU twice: two populations at a time
     assert drive.begin(several).at_a_time == 2
-    assert np.array_equal(found, drive.run(several, 1, lambda fraction: None))
+    assert np.array_equal(found, run(several, 1))
     if on is HOST:
         on.free = 1
         assert drive.begin(whole).together == 32
-        assert np.array_equal(found, drive.run(whole, 1, lambda fraction: None))
+        assert np.array_equal(found, run(whole, 1))
         on.free = 1 << 30
 
 
@@ -306,9 +306,9 @@ def test_records_on_the_way(on, monkeypatch, name):
     runs = []
     for engine in ("numpy", "cuda"):
         recorder = Recorder([1, 3, 4], plan.chains.count, lambda k, v: v, len(plan.path.start.visible))
-        last = drive.run(plan.settled(engine), 1, lambda fraction: None, recorder)
+        last = run(plan.settled(engine), 1, recorder)
         back = plan.reversed(recorder.values[-1], equilibration=2).settled(engine)
-        runs.append((last, recorder, drive.run(back, 1, lambda fraction: None)))
+        runs.append((last, recorder, run(back, 1)))
     (last, recorder, back), (last_too, recorder_too, back_too) = runs
     np.testing.assert_allclose(last, last_too, rtol=0, atol=1e-4)
     np.testing.assert_allclose(back, back_too, rtol=0, atol=1e-4)

@@ -54,7 +54,7 @@ def fake_cupy(driver=13000, count=1, capability="90", error=None):
 def test_one_line_for_what_is_missing(monkeypatch, tmp_path, cupy, number, words):
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(gpu, "_opened", gpu._opened.__wrapped__)
-    monkeypatch.setattr(drive, "begin", None)  # pilots would run on the CPU: none does before the refusal
+    monkeypatch.setattr(session, "begin", None)  # pilots would run on the CPU: none does before the refusal
     mg.save(MODEL, tmp_path / "m.npz")
     flags = [] if number is None else ["--device", str(number)]
     for how in ([], ["--steps", "3", "--pool", "2"], ["--tolerance", "0.1"]):

@@ -5,10 +5,9 @@ import math
 import networkx as nx
 import numpy as np
 import pytest
-from conftest import random_rbm, z_score
+from conftest import random_rbm, run, z_score
 
 import marginalis as mg
-from marginalis.engines import drive
 from marginalis.engines.plan import make_plan
 from marginalis.engines.resample import Populations
 from marginalis.examples import rbm_gaussian
@@ -25,7 +24,7 @@ MODELS = {
 
 
 def weights(model, **options):
-    return drive.run(make_plan(model, **{"resample": 0.9, **options}), 1, lambda fraction: None)
+    return run(make_plan(model, **{"resample": 0.9, **options}), 1)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -33,7 +32,7 @@ def weights(model, **options):
 def test_every_population_is_unbiased(name, method):
     model = MODELS[name]
     plan = make_plan(model, method=method, steps=6, chains=30_000, populations=3000, resample=0.9, seed=4)
-    w = drive.run(plan, 2, lambda fraction: None)
+    w = run(plan, 2)
     assert len(w) == 3000
     truth = mg.exact_log_z(model) - plan.path.base.log_z(model)
     assert abs(z_score(np.exp(w - truth), 1.0)) < 4.5

@@ -3,17 +3,16 @@
 import networkx as nx
 import numpy as np
 import pytest
-from conftest import random_rbm, with_mixture, z_score
+from conftest import random_rbm, run, with_mixture, z_score
 
 import marginalis as mg
-from marginalis.engines import drive
 from marginalis.engines.plan import make_plan
 from marginalis.examples import rbm_hopfield
 from marginalis.paths.mixture import Mixture, fit_mixture
 from marginalis.planning import choose
 from marginalis.planning.choose import Panel
 from marginalis.planning.quenches import quench, quenched_mixture
-from marginalis.running.session import Workers
+from marginalis.running.session import Session
 
 
 def quiet(fraction):
@@ -45,16 +44,14 @@ def test_paths_from_a_mixture_are_unbiased_on_both_engines(name, method):
     features = make_plan(model, method=method).path.width
     mixture = Mixture(rng.normal(size=5), rng.normal(size=(5, features)))
     slow, fast = (
-        drive.run(
+        run(
             with_mixture(make_plan(model, method=method, steps=20, chains=64, seed=3, engine=engine), mixture),
-            1,
-            quiet,
         )
         for engine in ("numpy", "numba")
     )
     assert np.mean(np.abs(slow - fast) < 1e-3) >= 0.97
     plan = with_mixture(make_plan(model, method=method, steps=10, chains=20_000, seed=1), mixture)
-    w = drive.run(plan, 2, quiet)
+    w = run(plan, 2)
     assert abs(z_score(np.exp(w + plan.path.log_z0 - mg.exact_log_z(model)), 1.0)) < 4.5
 
 
@@ -74,7 +71,7 @@ def test_a_mixture_finds_what_its_rows_hold():
 
 def test_quenches_end_in_both_phases():
     model = switching()
-    rows = quench(make_plan(model, method="mais-v", seed=2), Workers(2))
+    rows = quench(make_plan(model, method="mais-v", seed=2), Session(2))
     overlap = rows @ np.sign(model.weights[:, 0]) / 100
     assert 0.05 < np.mean(overlap > 0.8) < 0.95
 
@@ -120,7 +117,7 @@ def test_the_plain_path_is_kept_where_it_does_as_well():
 
 
 def test_a_second_opinion_can_be_asked_for_on_any_graph(without_exact_sums):
-    panel = Panel(make_plan(MODELS["any graph"], seed=1), Workers(2), sides=True)
+    panel = Panel(make_plan(MODELS["any graph"], seed=1), Session(2), sides=True)
     panel.choose()
     assert [x.name for x in panel.opinions] == ["uniform", "quenches (mais)"]
     exact = mg.exact_log_z(MODELS["any graph"])
@@ -128,7 +125,7 @@ def test_a_second_opinion_can_be_asked_for_on_any_graph(without_exact_sums):
 
 
 def test_a_small_model_is_summed_for_a_second_opinion():
-    panel = Panel(make_plan(MODELS["rbm"], seed=1), Workers(2), sides=True)
+    panel = Panel(make_plan(MODELS["rbm"], seed=1), Session(2), sides=True)
     plan = panel.choose()
     assert [x.name for x in panel.opinions] == ["uniform", "an exact sum"]
     assert panel.opinions[1].log_z == pytest.approx(mg.exact_log_z(MODELS["rbm"]), abs=1e-9)
@@ -152,7 +149,7 @@ def test_what_an_exact_sum_convicts_is_run_again_or_said(monkeypatch):
 def test_a_mixture_fitted_to_weighted_ends_is_more_even():
     """Quenches find the states of a cold machine, but not how much they weigh; the ends of chains know."""
     model = rbm_hopfield(10, 20, temperature=1 / 20, seed=1)
-    panel = Panel(make_plan(model, seed=1, steps=512), Workers(2), sides=True, worth=1e4)
+    panel = Panel(make_plan(model, seed=1, steps=512), Session(2), sides=True, worth=1e4)
     plan = panel.choose()
     first, *_, last = (x for x in panel.opinions if x.name.startswith("quenches"))
     assert last.unevenness < 0.5 * first.unevenness
@@ -166,7 +163,7 @@ def test_a_mixture_fitted_to_weighted_ends_is_more_even():
 def test_without_an_exact_sum_no_mixture_is_fitted_to_its_own_chains(without_exact_sums):
     """What they have not seen would be lost without a sign."""
     panel = Panel(
-        make_plan(rbm_hopfield(10, 20, temperature=1 / 20, seed=1), steps=512), Workers(2), sides=True, worth=1e4
+        make_plan(rbm_hopfield(10, 20, temperature=1 / 20, seed=1), steps=512), Session(2), sides=True, worth=1e4
     )
     panel.choose()
     names = [x.name for x in panel.opinions]
@@ -186,7 +183,7 @@ def test_gaussian_units_start_from_quenches_too():
 
 def test_the_biases_are_heard_and_not_followed(without_exact_sums):
     model = random_rbm(np.random.default_rng(1), 6, 7, units="binary")
-    panel = Panel(make_plan(model, seed=1), Workers(2), sides=False)
+    panel = Panel(make_plan(model, seed=1), Session(2), sides=False)
     panel.choose()
     heard = {x.name: x for x in panel.opinions}
     assert abs(heard["biases"].log_z - mg.exact_log_z(model)) < 4.5 * heard["biases"].error
@@ -209,6 +206,6 @@ def test_quenches_as_a_base():
     assert result.base == "quenches"
     assert abs(result.log_z - exact) < 4.5 * result.stderr
     one = mg.from_edges([(0, 1), (2, 3)])  # summed exactly: nothing is left to sample
-    assert quenched_mixture(make_plan(one), Workers(1)) is None
+    assert quenched_mixture(make_plan(one), Session(1)) is None
     with pytest.raises(ValueError, match="base is 'quench'"):
         mg.estimate(model, base="quench")

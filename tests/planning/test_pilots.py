@@ -13,11 +13,11 @@ from marginalis.examples import rbm_gaussian, rbm_hopfield
 from marginalis.paths.base import make_base
 from marginalis.planning.pilots import equal_lengths, plan_with_pilots
 from marginalis.random import PILOT, stream
-from marginalis.running.session import Workers
+from marginalis.running.session import Session
 
 
 def plan_of(model, **options):
-    return plan_with_pilots(model, Workers(1), **options)
+    return plan_with_pilots(model, Session(1), **options)
 
 
 def spread(result):

@@ -14,9 +14,8 @@ import pytest
 from conftest import command, random_rbm
 
 import marginalis as mg
-from marginalis.engines import drive
 from marginalis.parallel.ledger import Ledger
-from marginalis.running import checkpoint
+from marginalis.running import checkpoint, parts
 
 OPTIONS = {"steps": 20, "chains": 1000, "engine": "numpy", "seed": 4, "first_chain": 5}
 
@@ -36,7 +35,7 @@ def small_parts(monkeypatch):
     def small(units, seconds, start=0, **_):
         return Ledger(units, seconds, most=max(1, units // 10), start=start)
 
-    monkeypatch.setattr(drive, "Ledger", small)
+    monkeypatch.setattr(parts, "Ledger", small)
 
 
 @pytest.fixture
@@ -190,10 +189,10 @@ def test_two_callers_on_one_file(model, alone, path):
 KILLED = """
 import os, signal, sys
 import marginalis as mg
-from marginalis.engines import drive
+from marginalis.running import parts
 from marginalis.running.checkpoint import Checkpoint
 from marginalis.parallel.ledger import Ledger
-drive.Ledger = lambda units, seconds, **_: Ledger(units, seconds, most=5)
+parts.Ledger = lambda units, seconds, **_: Ledger(units, seconds, most=5)
 write, written = Checkpoint.write, []
 def fatal(store, run, pieces):
     write(store, run, pieces)

@@ -11,8 +11,8 @@ import pytest
 from conftest import random_rbm
 
 import marginalis as mg
-from marginalis.engines import drive
 from marginalis.parallel.ledger import Ledger
+from marginalis.running import parts
 
 distributed = pytest.importorskip("distributed")
 dask = pytest.importorskip("marginalis.parallel.dask")
@@ -43,7 +43,7 @@ def client():
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr(drive, "Ledger", lambda units, seconds, **_: Ledger(units, seconds, most=max(1, units // 10)))
+    monkeypatch.setattr(parts, "Ledger", lambda units, seconds, **_: Ledger(units, seconds, most=max(1, units // 10)))
 
 
 def test_the_same_bits(model, alone, client):

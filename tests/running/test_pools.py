@@ -13,16 +13,16 @@ import pytest
 from conftest import command, random_rbm
 
 import marginalis as mg
-from marginalis.engines import drive
 from marginalis.parallel import pools, tasks
 from marginalis.parallel.ledger import Ledger
 from marginalis.parallel.processes import Processes, WorkerDied
+from marginalis.running import parts
 
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     """Six parts or more, where there would be one."""
-    monkeypatch.setattr(drive, "Ledger", lambda units, seconds, **_: Ledger(units, seconds, most=max(1, units // 6)))
+    monkeypatch.setattr(parts, "Ledger", lambda units, seconds, **_: Ledger(units, seconds, most=max(1, units // 6)))
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,6 @@ import numpy as np
 from ..checks import Array, one_line
 from ..display import sketch
 from ..display.words import decimals
-from ..engines import drive
 from ..engines.plan import Plan, make_plan
 from ..engines.recorder import Recorder, the_states
 from ..models.arrange import shared_split
@@ -28,7 +27,7 @@ from ..paths.base import coupled_base
 from ..paths.narrow_base import unseen_share
 from ..planning.pilots import plan_with_pilots
 from ..random import PILOT, SEQUENCE, stream
-from ..running.session import Workers, at_work
+from ..running.session import Session, open_session
 from ..statistics.weights import Weights
 from .curve import LogZRows
 from .record import Answer, Record, finite, plain_name
@@ -122,21 +121,21 @@ def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOption
     begin = time.perf_counter()
     own = [as_model(model, f"models[{name!r}]") for name, model in named.items()]
     sequence = _on_one_split(own)
-    with at_work(chosen, "along", *sequence) as (workers, tick):
+    with open_session(chosen, "along", *sequence) as session:
         to_first = given.copy()
         if given["steps"] is None:
-            to_first["steps"], to_first["schedule"] = _steps_to(sequence[0], given, workers), "adaptive"
-        first = plan_with_pilots(sequence[0], workers, keep_whole=True, **to_first)
-        steps = _pilot_steps(sequence, first, given, workers)
+            to_first["steps"], to_first["schedule"] = _steps_to(sequence[0], given, session), "adaptive"
+        first = plan_with_pilots(sequence[0], session, keep_whole=True, **to_first)
+        steps = _pilot_steps(sequence, first, given, session)
         gaps = enumerate(zip(sequence, sequence[1:], steps, strict=False), start=1)
         plans = [first, *(_between(a, b, k, first, given, t) for t, (a, b, k) in gaps)]
         rows, states, weights = [], None, None
         for t, plan in enumerate(plans):
-            log_weights, states, weights = _carry(plan.with_chains(start=states, start_log_weights=weights), workers)
+            carried = plan.with_chains(start=states, start_log_weights=weights)
+            log_weights, states, weights = _carry(carried, session.part(t / len(plans), (t + 1) / len(plans)))
             rows.append(log_weights)
-            tick((t + 1) / len(plans))
     total = replace(first, betas=np.zeros(1 + sum(plan.steps for plan in plans)))
-    record = Record.of(total, time.perf_counter() - begin, workers.names)
+    record = Record.of(total, time.perf_counter() - begin, session.names)
     return Along(
         np.array(rows),
         first.path.log_z0,
@@ -167,25 +166,25 @@ def _between(a: MRF, b: MRF, steps: int, first: Plan, given: PlanOptions, t: int
     return plan.with_chains(seed=stream(first.chains.seed, SEQUENCE + t), count=first.chains.count)
 
 
-def _carry(plan: Plan, workers: Workers) -> tuple[Array, Array, Array]:
+def _carry(plan: Plan, session: Session) -> tuple[Array, Array, Array]:
     """Run a plan; return the log-weights of its populations, and the states and log-weights of its chains."""
     recorder = Recorder([plan.steps], plan.chains.count, the_states, plan.path.width)
-    log_weights = drive.run(plan, workers, lambda fraction: None, recorder)
+    log_weights = session.run(plan, recorder).log_weights
     return log_weights, recorder.values[0], recorder.log_weights[0] + plan.path.exact_log_ratio
 
 
-def _steps_to(model: MRF, given: PlanOptions, workers: Workers) -> int:
+def _steps_to(model: MRF, given: PlanOptions, session: Session) -> int:
     """Return how many steps to take to the first model, from what a few chains see of the way."""
     options = given.copy()
     options["steps"] = _FIRST_STEPS
-    log_weights, _ = _pilot(make_plan(model, keep_whole=True, **options), None, workers)
+    log_weights, _ = _pilot(make_plan(model, keep_whole=True, **options), None, session)
     return max(_FIRST_STEPS, _enough(log_weights, _FIRST_STEPS))
 
 
-def _pilot(plan: Plan, states: Array | None, workers: Workers) -> tuple[Array, Array]:
+def _pilot(plan: Plan, states: Array | None, session: Session) -> tuple[Array, Array]:
     """Run a few chains of a plan from a stream of their own; return their log-weights and states."""
     few = plan.pilot(PILOT, _PILOT_CHAINS, start=states)
-    return _carry(few, workers.for_pilot(few))[:2]
+    return _carry(few, session.for_pilot(few))[:2]
 
 
 def _enough(log_weights: Array, steps: int) -> int:
@@ -193,13 +192,13 @@ def _enough(log_weights: Array, steps: int) -> int:
     return int(np.clip(np.ceil(float(log_weights.var()) * steps / _VARIANCE), _FEWEST, _MOST))
 
 
-def _pilot_steps(sequence: list[MRF], first: Plan, given: PlanOptions, workers: Workers) -> list[int]:
+def _pilot_steps(sequence: list[MRF], first: Plan, given: PlanOptions, session: Session) -> list[int]:
     """Return how many steps to take between neighbours, from what a few chains see of each gap."""
     steps: list[int] = []
     states = None
     for t, model in enumerate(sequence):
         plan = first if t == 0 else _between(sequence[t - 1], model, _PILOT_STEPS, first, given, t)
-        log_weights, states = _pilot(plan, states, workers)
+        log_weights, states = _pilot(plan, states, session)
         if t:
             steps.append(_enough(log_weights, _PILOT_STEPS))
     return steps

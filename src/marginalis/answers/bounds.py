@@ -28,7 +28,7 @@ from ..models.layered import as_model
 from ..options import RunOptions, filled_in, plan_options, takes_options
 from ..planning.pilots import plan_with_pilots
 from ..random import REVERSE, TARGET, stream, uniforms
-from ..running.session import at_work
+from ..running.session import open_session
 from ..statistics import confidence
 from ..statistics.bennett import Bennett, bennett, markov_bound
 from ..statistics.confidence import log_mean_exp, unseen_reach
@@ -229,24 +229,24 @@ def bound(
         raise ValueError(f"confidence is {confidence!r}; it must lie between 0 and 1")
     chosen = filled_in(options, leave_out=_NOT_HERE)
     begin = time.perf_counter()
-    with at_work(chosen, "forward and reverse", model) as (workers, tick):
+    with open_session(chosen, "forward and reverse", model) as session:
         model = as_model(model)
         uncoupled = 0 in (model.n_visible, model.n_hidden)
         plan = plan_with_pilots(
-            model, workers, keep_whole=samples is not None and not uncoupled, **plan_options(chosen)
+            model, session, keep_whole=samples is not None and not uncoupled, **plan_options(chosen)
         )
         start, source = _samples(plan, samples)
         moves = plan.steps if equilibration is None else whole(equilibration, "equilibration", 0, 2**31)
         recorder = None
         if source == "approximate":  # the ends of the chains are wanted
             recorder = Recorder([plan.steps], plan.chains.count, the_states, plan.path.width)
-        forward = run_plan(plan, workers, lambda fraction: tick(fraction / 2), recorder)
+        forward = run_plan(plan, session.part(0.0, 0.5), recorder)
         if recorder is not None:
             start = _resampled(forward.log_weights, recorder.values[0], plan.chains.seed)
         if start is None:  # all of it is summed exactly
             return _bounds(forward, -forward.log_weights, source, level, begin)
         back = plan.reversed(start, moves if source == "approximate" else 0)
-        reverse = run_plan(back, workers, lambda fraction: tick((1.0 + fraction) / 2)).log_weights
+        reverse = run_plan(back, session.part(0.5, 1.0)).log_weights
     return _bounds(forward, reverse, source, level, begin)
 
 

@@ -22,10 +22,9 @@ from ..models.arrange import shared_split
 from ..models.layered import as_model
 from ..models.model import MRF
 from ..options import RunOptions, filled_in, plan_options, takes_options
-from ..parallel.threads import Tick
 from ..paths.base import coupled_base
 from ..random import REVERSE, stream
-from ..running.session import Workers, at_work
+from ..running.session import Session, open_session
 from ..statistics.bennett import Bennett, bennett, markov_bound
 from ..statistics.confidence import relative_weights, unseen_reach, warnings_of
 from ..statistics.resampling import systematic
@@ -155,28 +154,24 @@ def difference(a: Any, b: Any, **options: Unpack[RunOptions]) -> Difference:
     given["base"] = coupled_base(first, last)
     if given["steps"] is None and given["schedule"] is None:
         given["steps"] = _DEFAULT_STEPS
-    with at_work(chosen, "difference", first, last) as (workers, tick):
+    with open_session(chosen, "difference", first, last) as session:
         plan = make_plan(last, keep_whole=True, **given)
-        at_a, weights_a, from_a = _samples(first, plan, workers, 0)
-        at_b, weights_b, from_b = _samples(last, plan, workers, 1)
-        forward = run_plan(plan.with_chains(start=at_a), workers, _part(tick, 0))
-        reverse = run_plan(plan.reversed(at_b), workers, _part(tick, 1))
+        at_a, weights_a, from_a = _samples(first, plan, session, 0)
+        at_b, weights_b, from_b = _samples(last, plan, session, 1)
+        forward = run_plan(plan.with_chains(start=at_a), session.part(0.0, 0.5))
+        reverse = run_plan(plan.reversed(at_b), session.part(0.5, 1.0))
     return Difference(
         forward_log_weights=forward.log_weights,
         reverse_log_weights=reverse.log_weights,
         samples=(from_a, from_b),
-        record=Record.of(plan, time.perf_counter() - begin, workers.names),
+        record=Record.of(plan, time.perf_counter() - begin, session.names),
         start_log_weights=(weights_a, weights_b),
         rounding=max(forward.rounding, reverse.rounding),
         unseen=forward.unseen,
     )
 
 
-def _part(tick: Tick, half: int) -> Tick:
-    return lambda fraction: tick((half + fraction) / 2.0)
-
-
-def _samples(model: MRF, plan: Plan, workers: Workers, end: int) -> tuple[Array, Array | None, str]:
+def _samples(model: MRF, plan: Plan, session: Session, end: int) -> tuple[Array, Array | None, str]:
     """Return states of the sampled side at one end of the path, their log-weights, and where they come from."""
     turned = model.transposed() if plan.path.is_turned else model
     seed = stream(stream(plan.chains.seed, REVERSE), 16 + end)
@@ -196,7 +191,7 @@ def _samples(model: MRF, plan: Plan, workers: Workers, end: int) -> tuple[Array,
         precision="double",
     )
     recorder = Recorder([annealed.steps], annealed.chains.count, the_states, len(turned.visible_bias))
-    log_weights = run_plan(annealed, workers, lambda fraction: None, recorder).log_weights
+    log_weights = run_plan(annealed, session.part(0.0, 0.0), recorder).log_weights
     return recorder.values[0][_ancestors(log_weights)], log_weights, "approximate"
 
 

@@ -13,14 +13,12 @@ import numpy as np
 from ..checks import Array, a_kind, frozen, reading, real_number
 from ..display import sketch
 from ..display.words import decimals
-from ..engines import drive
 from ..engines.placement import rounding_of
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder
 from ..files.results import Result, read_result, write_result
-from ..parallel.threads import Tick
 from ..paths.narrow_base import held_variables, unseen_share
-from ..running.session import Workers
+from ..running.session import Session
 from ..statistics.weights import Weights
 from .curve import Curve
 from .record import Answer, Record, finite, printable
@@ -261,15 +259,15 @@ def load_estimate(path: str | Path) -> Estimate:
         )
 
 
-def run_plan(plan: Plan, workers: Workers, tick: Tick, recorder: Recorder | None = None) -> Estimate:
+def run_plan(plan: Plan, session: Session, recorder: Recorder | None = None) -> Estimate:
     """Run a plan and weigh up what comes out."""
     start = time.perf_counter()
     with np.errstate(over="ignore", invalid="ignore"):  # an overflow is no warning but an error, below
-        log_weights = drive.run(plan, workers, tick, recorder)
+        log_weights = session.run(plan, recorder).log_weights
     if not np.isfinite(log_weights).all():
         raise ValueError("the log-weights are not finite: the parameters are too large for floating point")
     unseen = unseen_share(plan.path.part, plan.path.start, plan.chains.count)
-    record = Record.of(plan, time.perf_counter() - start, workers.names)
+    record = Record.of(plan, time.perf_counter() - start, session.names)
     weights = Weights(frozen(log_weights), plan.path.log_z0, unseen=unseen, of=record.weights_of)
     return Estimate(
         weights=replace(weights, rounding=rounding_of(plan, log_weights, weights.log_z)),

@@ -17,7 +17,7 @@ from ..options import RunOptions, filled_in, plan_options, takes_options
 from ..planning.choose import Panel, fitted, is_left_to_us
 from ..planning.pilots import plan_with_pilots
 from ..planning.tolerance import to_tolerance
-from ..running.session import at_work
+from ..running.session import open_session
 from .curve import Curve
 from .estimate import Estimate, run_plan
 
@@ -63,27 +63,27 @@ def estimate_knowing(
     if tolerance is not None:
         if chosen["chains"] is not None or record:
             raise ValueError("tolerance chooses the chains itself: leave out chains and record (a plot of the curve)")
-        with at_work(chosen, "to tolerance", model) as (workers, tick):
-            return to_tolerance(model, tolerance, budget, workers, tick, rows, **plan_options(chosen))
+        with open_session(chosen, "to tolerance", model) as session:
+            return to_tolerance(model, tolerance, budget, session, rows, **plan_options(chosen))
     if budget is not None:
         raise ValueError("budget goes with tolerance")
-    with at_work(chosen, str(chosen["method"]), model) as (workers, tick):
+    with open_session(chosen, str(chosen["method"]), model) as session:
         given = plan_options(chosen)
         panel = None
         if is_left_to_us(given) and not record:
             sides = given["method"] == "mais" and given["summed"] is None
-            panel = Panel(make_plan(model, **given), workers, sides, rows)
-            plan = fitted(panel.choose(), workers)
+            panel = Panel(make_plan(model, **given), session, sides, rows)
+            plan = fitted(panel.choose(), session)
             if given["resample"] is None and panel.is_uneven:
                 plan = plan.resampled(given["populations"])
         else:
-            plan = plan_with_pilots(model, workers, keep_whole=record, **given)
+            plan = plan_with_pilots(model, session, keep_whole=record, **given)
         recorder = Recorder(recorded_steps(plan), plan.chains.count) if record else None
-        result = run_plan(plan, workers, tick, recorder)
+        result = run_plan(plan, session, recorder)
         if panel is not None:
             better = panel.another(result, plan)
             if better is not None:
-                result = run_plan(fitted(better, workers), workers, tick, recorder)
+                result = run_plan(fitted(better, session), session, recorder)
             result = panel.noted(result)
     if recorder is not None:
         betas = plan.betas[recorder.steps]

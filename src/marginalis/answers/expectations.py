@@ -24,7 +24,7 @@ from ..models.factors import FactorModel
 from ..models.forms import Indices
 from ..models.layered import as_factors, as_model
 from ..options import RunOptions, filled_in, plan_options, takes_options
-from ..running.session import at_work
+from ..running.session import open_session
 from .estimate import Estimate
 from .exact_means import exact_means, factor_marginals
 from .features import Features, Function, evaluated, named_functions
@@ -247,8 +247,8 @@ def expectations(
             )
     if not len(what.pairs):
         raise ValueError("the model has no couplings: there is nothing to anneal; leave out exact=False and functions")
-    with at_work(chosen, "expectations", model) as (workers, tick):
-        states = final_states(model, moves, workers, tick, plan_options(chosen))
+    with open_session(chosen, "expectations", model) as session:
+        states = final_states(model, moves, session, plan_options(chosen))
     return _from_chains(states, what, wanted).took(time.perf_counter() - begin)
 
 

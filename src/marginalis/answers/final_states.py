@@ -15,11 +15,10 @@ from ..engines.plan import Plan, make_plan
 from ..engines.recorder import Recorder, the_states
 from ..models.model import MRF
 from ..options import PlanOptions
-from ..parallel.threads import Tick
 from ..planning.choose import Panel, fitted, is_left_to_us
 from ..planning.pilots import plan_with_pilots
 from ..random import JOINT, uniforms
-from ..running.session import Workers
+from ..running.session import Session
 from .estimate import Estimate, run_plan
 
 logger = logging.getLogger("marginalis")
@@ -159,24 +158,24 @@ class FinalStates:
         return visible, hidden
 
 
-def final_states(model: MRF, moves: int | None, workers: Workers, tick: Tick, given: PlanOptions) -> FinalStates:
+def final_states(model: MRF, moves: int | None, session: Session, given: PlanOptions) -> FinalStates:
     """Run a plan for the whole model, and some moves under P_K after it, to average over.
 
     Where the path is left open it is chosen, and a second opinion asked for, as for an estimate.
     """
     if not is_left_to_us(given):
-        return _run(plan_with_pilots(model, workers, keep_whole=True, **given), moves, workers, tick)
+        return _run(plan_with_pilots(model, session, keep_whole=True, **given), moves, session)
     sides = given["method"] == "mais" and given["summed"] is None
-    panel = Panel(make_plan(model, keep_whole=True, **given), workers, sides)
+    panel = Panel(make_plan(model, keep_whole=True, **given), session, sides)
     plan = panel.choose()
-    found = _run(fitted(plan, workers), moves, workers, tick)
+    found = _run(fitted(plan, session), moves, session)
     better = panel.another(found.estimate, plan)
     if better is not None:
-        found = _run(fitted(better, workers), moves, workers, tick)
+        found = _run(fitted(better, session), moves, session)
     return replace(found, estimate=panel.noted(found.estimate))
 
 
-def _run(plan: Plan, moves: int | None, workers: Workers, tick: Tick) -> FinalStates:
+def _run(plan: Plan, moves: int | None, session: Session) -> FinalStates:
     model = plan.path.end
     width = len(model.visible_bias)
     if moves is None:
@@ -184,5 +183,5 @@ def _run(plan: Plan, moves: int | None, workers: Workers, tick: Tick) -> FinalSt
     last = plan.steps
     plan = plan.with_steps(np.append(plan.betas, np.ones(moves - 1)))
     recorder = Recorder(np.arange(last, last + moves), plan.chains.count, the_states, width)
-    estimate = run_plan(plan, workers, tick, recorder)
+    estimate = run_plan(plan, session, recorder)
     return FinalStates(plan, estimate, model, recorder.values, recorder.log_weights)

@@ -22,7 +22,7 @@ from ..parallel.each import call_each
 from ..parallel.tasks import machine
 from ..parallel.threads import Tick
 from ..running.checkpoint import Checkpoint, Piece
-from ..running.session import at_work
+from ..running.session import open_session
 from .estimate import Estimate, load_estimate
 from .estimating import estimate
 from .record import Written, plain_name
@@ -127,19 +127,19 @@ def estimate_many(
     how = {"tolerance": tolerance, "budget": budget}
     given = {name: value for name, value in options.items() if name not in NOT_OF_A_PLAN} | how
     found: dict[int, Estimate] = {}
-    with at_work({**chosen, **how}, "models", *own) as (workers, tick):
-        if workers.store is not None:
-            found = dict(_stored(workers.store))
+    with open_session({**chosen, **how}, "models", *own) as session:
+        if session.store is not None:
+            found = dict(_stored(session.store))
         left = [number for number in range(len(own)) if number not in found]
         items = [(own[number], seed + number, names[number]) for number in left]
 
         def receive(place: int, answer: Estimate) -> None:
             found[left[place]] = answer
-            if workers.store is not None:
-                workers.store.write(_RUN, [Piece(left[place], 1, machine(), _to_bytes(answer))])
+            if session.store is not None:
+                session.store.write(_RUN, [Piece(left[place], 1, machine(), _to_bytes(answer))])
 
         if items:
-            call_each(partial(_estimate, given), items, receive, workers.pool, workers.threads, tick)
+            call_each(partial(_estimate, given), items, receive, session.pool, session.threads, session.tick)
     return Estimates(tuple(names), tuple(found[t] for t in range(len(own))), time.perf_counter() - begin)
 
 

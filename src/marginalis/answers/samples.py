@@ -14,7 +14,7 @@ from ..models.layered import as_model
 from ..models.model import MRF
 from ..options import DEFAULT_CHAINS, RunOptions, filled_in, plan_options, takes_options
 from ..random import TARGET, uniforms
-from ..running.session import at_work
+from ..running.session import open_session
 from ..statistics.confidence import relative_weights
 from ..statistics.resampling import systematic
 from .features import Features
@@ -79,8 +79,8 @@ def sample(model: Any, n: int, *, exact: bool | None = None, **options: Unpack[R
             raise ValueError("the model cannot be sampled exactly: leave out exact for annealed chains")
     if chosen["chains"] is None:
         chosen["chains"] = max(count, DEFAULT_CHAINS)
-    with at_work(chosen, "samples", model) as (workers, tick):
-        states = final_states(model, 1, workers, tick, plan_options(chosen))
+    with open_session(chosen, "samples", model) as session:
+        states = final_states(model, 1, session, plan_options(chosen))
     return _chosen(states, count, seed)
 
 

@@ -27,7 +27,7 @@ from ..models.units import Array
 from ..options import RunOptions, filled_in, plan_options, takes_options
 from ..paths.narrow_base import range_of_change
 from ..planning.pilots import plan_with_pilots
-from ..running.session import at_work
+from ..running.session import open_session
 from ..statistics import confidence
 from ..statistics.confidence import log_mean_exp
 from .estimate import run_plan
@@ -131,15 +131,15 @@ def thermodynamics(
         hot = replace(model, temperature=1.0 / largest)
     except ValueError as error:
         raise ValueError(f"betas go up to {largest:g}, too far for this model: {error}") from None
-    with at_work(chosen, "thermodynamics", hot) as (workers, tick):
-        plan = plan_with_pilots(hot, workers, keep_whole=True, **plan_options(chosen))
+    with open_session(chosen, "thermodynamics", hot) as session:
+        plan = plan_with_pilots(hot, session, keep_whole=True, **plan_options(chosen))
         inner = places[places > 0.0]
         path = np.union1d(plan.betas, inner)
         plan = plan.with_steps(np.repeat(path, np.where(np.isin(path, inner), stay, 1)))
         stops = np.searchsorted(plan.betas, inner)[:, None] + np.arange(stay)
         recorder = Recorder(stops.ravel(), plan.chains.count, _Energies(plan), 3, group=stay)
         if len(inner):
-            run_plan(plan, workers, tick, recorder)
+            run_plan(plan, session, recorder)
     offset = plan.path.model.natural.offset
     widest = range_of_change(plan.path.model, plan.path.base)
     log_z0 = plan.path.base.log_z(plan.path.model)
@@ -167,7 +167,7 @@ def thermodynamics(
     return Thermodynamics(
         betas=wanted,
         **columns,
-        record=Record.of(plan, time.perf_counter() - begin, workers.names),
+        record=Record.of(plan, time.perf_counter() - begin, session.names),
         warnings=warnings,
     )
 

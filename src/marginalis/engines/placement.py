@@ -30,6 +30,11 @@ _BIAS_OF_LOGARITHM = 4e-9
 _PER_LOGARITHM = 64, 4  # Summed-out variables whose factors go into one such product: of two states, of more.
 
 
+def needs_gpu(engine: object) -> bool:
+    """Whether an engine, if it is one at all, runs on a GPU."""
+    return isinstance(engine, str) and engine == "cuda"
+
+
 def operations_per_second(engine: str) -> float:
     """Rough speed of one core, in the operations of `Path.operations`."""
     return _OPERATIONS_PER_SECOND.get(engine, 1e10)

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..checks import Array, did_you_mean, open_file, plain_array, reading, shown, whole
-from ..options import DEFAULT_STEPS
 
 SCHEDULES = ("linear", "adaptive")
 _MAX_FILE_BYTES = 64 << 20
+DEFAULT_STEPS = 1000
 
 
 def betas(schedule: str | ArrayLike, steps: int = DEFAULT_STEPS) -> Array:

@@ -23,7 +23,6 @@ from scipy.special import logsumexp
 
 from ..answers.estimate import Estimate
 from ..checks import Array
-from ..engines import drive
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder, the_states
 from ..exact import soon
@@ -31,7 +30,7 @@ from ..options import PlanOptions
 from ..paths.base import make_base
 from ..paths.path import Path
 from ..random import OPINION
-from ..running.session import Workers
+from ..running.session import Session
 from ..statistics.confidence import effective_size, log_mean_exp, relative_error
 from .pilots import fit_schedule, refit
 from .quenches import mixture_of_rows, quenched_mixture
@@ -104,9 +103,9 @@ class Panel:
     """
 
     def __init__(
-        self, plan: Plan, workers: Workers, sides: bool, rows: Array | None = None, worth: float | None = None
+        self, plan: Plan, session: Session, sides: bool, rows: Array | None = None, worth: float | None = None
     ) -> None:
-        self.plan, self.workers, self.rows, self.worth = plan, workers, rows, worth
+        self.plan, self.session, self.rows, self.worth = plan, session, rows, worth
         self.paths = [plan.path]  # which have other sides sampled
         if sides and plan.method_name in ("mais-v", "mais-h"):
             self.paths.append(plan.path.turned())
@@ -170,7 +169,7 @@ class Panel:
             candidate = self.plan.along(path)
             if path.width > _LARGE:
                 continue
-            mixture = quenched_mixture(candidate, self.workers)
+            mixture = quenched_mixture(candidate, self.session)
             if mixture is not None:
                 asked = self.ask(
                     f"quenches ({candidate.method_name})", candidate.along(path.from_mixture(mixture, "quenches"))
@@ -218,7 +217,7 @@ class Panel:
         recorder = Recorder(looks, chains, measure, width if measure else 0, at_end=True)
         begin = time.perf_counter()
         with np.errstate(over="ignore", invalid="ignore"):
-            log_weights = drive.run(pilot, self.workers.for_pilot(pilot), lambda fraction: None, recorder)
+            log_weights = self.session.pilot(pilot, recorder).log_weights
         seconds = time.perf_counter() - begin
         if np.isfinite(log_weights).all():
             r = chains / effective_size(log_weights) - 1.0
@@ -242,8 +241,8 @@ class Panel:
 
     def ask_exactly(self, plain: Opinion) -> Opinion | None:
         """Sum exactly where that takes no longer than a few chains, or than a part of the estimate."""
-        seconds = _EXACT_SHARE * self.operations_ahead(plain) / (_OPERATIONS_PER_SECOND * self.workers.threads)
-        value = soon(self.plan.path.model, self.workers.threads, min(max(_EXACT_SECONDS, seconds), _EXACT_MOST))
+        seconds = _EXACT_SHARE * self.operations_ahead(plain) / (_OPERATIONS_PER_SECOND * self.session.threads)
+        value = soon(self.plan.path.model, self.session.threads, min(max(_EXACT_SECONDS, seconds), _EXACT_MOST))
         if value is None:
             return None
         self.opinions.append(Opinion("an exact sum", None, value, 1e-9 * max(1.0, abs(value))))
@@ -281,9 +280,9 @@ class Panel:
         return replace(result, notes=(*result.notes, note))
 
 
-def fitted(plan: Plan, workers: Workers) -> Plan:
+def fitted(plan: Plan, session: Session) -> Plan:
     """Return the plan with a schedule fitted to its path."""
-    return replace(plan, betas=fit_schedule(plan, workers), schedule="adaptive")
+    return replace(plan, betas=fit_schedule(plan, session), schedule="adaptive")
 
 
 def _surely(opinion: Opinion) -> float:

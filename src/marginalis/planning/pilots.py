@@ -14,14 +14,13 @@ from typing import Unpack
 import numpy as np
 
 from ..checks import Array
-from ..engines import drive
 from ..engines.plan import Plan, make_plan
 from ..engines.recorder import Recorder
 from ..models.model import MRF
 from ..options import PlanOptions
 from ..paths.base import QUENCHES, is_quenches
 from ..random import PILOT
-from ..running.session import Workers
+from ..running.session import Session
 from .quenches import quenched_mixture
 
 PILOT_CHAINS = 64
@@ -32,7 +31,7 @@ _BINS = 32  # of the path, in each of which g is taken as constant
 _EVEN = 0.1  # part of the length that is spread evenly, against what a pilot has missed
 
 
-def plan_with_pilots(model: MRF, workers: Workers, *, keep_whole: bool = False, **options: Unpack[PlanOptions]) -> Plan:
+def plan_with_pilots(model: MRF, session: Session, *, keep_whole: bool = False, **options: Unpack[PlanOptions]) -> Plan:
     """Make a plan; run the pilots of an adaptive schedule, which is the default unless `steps` is given."""
     schedule = options.get("schedule")
     if schedule is None:
@@ -41,15 +40,15 @@ def plan_with_pilots(model: MRF, workers: Workers, *, keep_whole: bool = False, 
     options["schedule"] = "linear" if adaptive else schedule
     plan = make_plan(model, keep_whole=keep_whole, **options)
     if is_quenches(options.get("base")):
-        mixture = quenched_mixture(plan, workers)
+        mixture = quenched_mixture(plan, session)
         plan = plan if mixture is None else plan.along(plan.path.from_mixture(mixture, QUENCHES))
     if not adaptive:
         return plan
-    return replace(plan, betas=fit_schedule(plan, workers), schedule="adaptive")
+    return replace(plan, betas=fit_schedule(plan, session), schedule="adaptive")
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of what overflows nothing is learnt: the steps are even
-def fit_schedule(plan: Plan, workers: Workers) -> Array:
+def fit_schedule(plan: Plan, session: Session) -> Array:
     """Return β_0 … β_K, as many as the plan has, at equal distances in thermodynamic length.
 
     Two pilots: one with even steps, and another on the path which that one suggests, to look closely where it
@@ -62,7 +61,7 @@ def fit_schedule(plan: Plan, workers: Workers) -> Array:
     for stage in (0, 1):
         pilot = plan.pilot(PILOT, PILOT_CHAINS, betas, first=PILOT_CHAINS * stage).settled("auto")
         recorder = Recorder(np.arange(1, coarse + 1), PILOT_CHAINS)
-        drive.run(pilot, workers.for_pilot(pilot), lambda fraction: None, recorder)
+        session.pilot(pilot, recorder)
         betas = refit(betas, recorder, coarse if stage == 0 else plan.steps)
     return betas
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from ..checks import Array
-from ..engines import drive
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder, the_states
 from ..paths.mixture import Mixture, fit_mixture
 from ..random import QUENCH, TARGET, VISIBLE, stream, uniforms
-from ..running.session import Workers
+from ..running.session import Session
 
 QUENCHES = 512
 _SWEEPS = 30
@@ -21,7 +20,7 @@ _MOST_ROWS = 4096
 _UNIFORM = 0.1  # share of the mixture that is kept uniform
 
 
-def quench(plan: Plan, workers: Workers) -> Array:
+def quench(plan: Plan, session: Session) -> Array:
     """Return the states of the sampled side in which runs of a few sweeps at β = 1 end.
 
     Half of them start from random v; half from random h, of which a random share is on: features that the data
@@ -31,7 +30,7 @@ def quench(plan: Plan, workers: Workers) -> Array:
     uniform = replace(plan, path=replace(plan.path, mixture=None))
     cold = uniform.pilot(QUENCH, QUENCHES, np.ones(_SWEEPS + 2), start=start).settled("auto")
     recorder = Recorder([cold.steps], QUENCHES, the_states, start.shape[1])
-    drive.run(cold, workers.for_pilot(cold), lambda fraction: None, recorder)
+    session.pilot(cold, recorder)
     return recorder.values[0]
 
 
@@ -53,11 +52,11 @@ def _random_starts(plan: Plan, seed: int) -> Array:
     return np.concatenate([v, natural.visible_units.draw(fields, u[half:])])
 
 
-def quenched_mixture(plan: Plan, workers: Workers) -> Mixture | None:
+def quenched_mixture(plan: Plan, session: Session) -> Mixture | None:
     """Return a mixture fitted to quenches, or None where there is nothing to sample."""
     if plan.path.part is None:
         return None
-    return mixture_of_rows(plan, quench(plan, workers))
+    return mixture_of_rows(plan, quench(plan, session))
 
 
 def mixture_of_rows(plan: Plan, rows: Array, log_weights: Array | None = None) -> Mixture:

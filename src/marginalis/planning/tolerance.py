@@ -13,9 +13,8 @@ from ..answers.estimate import Estimate
 from ..checks import Array, real_number
 from ..engines.plan import make_plan, resampling
 from ..options import DEFAULT_STEPS, PlanOptions
-from ..parallel.threads import Tick
 from ..paths.base import QUENCHES, is_quenches
-from ..running.session import Workers
+from ..running.session import Session
 from .choose import Panel, is_left_to_us
 from .quenches import quenched_mixture
 from .work import FIRST_MIXED, FIRST_STEPS, Work, chains_per_variance
@@ -28,8 +27,7 @@ def to_tolerance(
     model: Any,
     tolerance: float,
     budget: float | None,
-    workers: Workers,
-    tick: Tick,
+    session: Session,
     rows: Array | None,
     **options: Unpack[PlanOptions],
 ) -> Estimate:
@@ -62,26 +60,26 @@ def to_tolerance(
         sides = options["method"] == "mais" and options["summed"] is None
         asked = time.perf_counter()
         long = replace(plan, betas=np.linspace(0.0, 1.0, _OPINION_STEPS + 1))
-        panel = Panel(long, workers, sides, rows, worth=chains_per_variance(goal))
+        panel = Panel(long, session, sides, rows, worth=chains_per_variance(goal))
         chosen = panel.choose()
         first = plan.betas if chosen.path.mixture is None else np.linspace(0.0, 1.0, FIRST_MIXED + 1)
         plan = replace(chosen, betas=first)
         seconds = max(seconds / 2.0, seconds - (time.perf_counter() - asked))
     if is_quenches(options.get("base")):
-        mixture = quenched_mixture(plan, workers)
+        mixture = quenched_mixture(plan, session)
         plan = plan if mixture is None else plan.along(plan.path.from_mixture(mixture, QUENCHES))
     if adaptive:
         plan = replace(plan, schedule="adaptive")
-    work = Work(plan, workers, goal, seconds, fixed, adaptive, share)
+    work = Work(plan, session, goal, seconds, fixed, adaptive, share)
     if panel is not None and panel.chosen is not None:
         work.heed(panel.chosen)
-    result = work.carry_out(tick)
+    result = work.carry_out()
     if panel is not None:
         better = panel.another(result, plan) if work.left() > 0.0 else None
         if better is not None:
             other = replace(better, betas=plan.betas, schedule="adaptive")
-            work = Work(other, workers, goal, work.left(), fixed, adaptive, share)
-            result = work.carry_out(tick)
+            work = Work(other, session, goal, work.left(), fixed, adaptive, share)
+            result = work.carry_out()
         result = panel.noted(result)
     if work.half_width(result) > goal:
         reason = "this is as many chains as there may be"

@@ -22,9 +22,8 @@ from ..answers.estimate import Estimate, run_plan
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder, the_states
 from ..exact import duration
-from ..parallel.threads import Tick
 from ..random import PILOT
-from ..running.session import Workers
+from ..running.session import Session
 from ..statistics import confidence
 from .choose import Opinion
 from .pilots import refit
@@ -67,10 +66,6 @@ _SHORT = 1.0  # seconds that need no announcement
 _BATCH_SECONDS = 0.5  # between looks at the clock, if there is a budget
 
 
-def _quiet(fraction: float) -> None:
-    """Hear of progress, and say nothing."""
-
-
 def chains_per_variance(goal: float) -> float:
     """Return how many chains the goal takes for every unit of relative variance of their weights."""
     return float(max(_MARGIN * goal / _Z95, 1e-150) ** -2)
@@ -82,14 +77,14 @@ class Work:
     def __init__(
         self,
         plan: Plan,
-        workers: Workers,
+        session: Session,
         goal: float,
         seconds: float,
         fixed: bool,
         adaptive: bool,
         share: float | None,
     ) -> None:
-        self.plan, self.workers, self.goal = plan, workers, goal
+        self.plan, self.session, self.goal = plan, session, goal
         self.seconds, self.deadline = seconds, math.inf  # the budget, and when it ends: set as it starts
         self.fixed, self.adaptive = fixed, adaptive
         self.may_resample = share is None
@@ -133,14 +128,14 @@ class Work:
     def half_width(result: Estimate) -> float:
         return (result.interval[1] - result.interval[0]) / 2.0
 
-    def carry_out(self, tick: Tick) -> Estimate:
+    def carry_out(self) -> Estimate:
         """Return the first answer that is narrow enough and free of doubts, or the last one there is time for."""
         self.warm_up()
         self.deadline = time.perf_counter() + self.seconds
         self.explore(FIRST_MIXED if self.seen and self.plan.path.mixture is not None else self.plan.steps)
         chains = self.choose()
         for attempt in range(_ATTEMPTS):
-            result = self.sample(chains, tick)
+            result = self.sample(chains)
             ratio = self.half_width(result) / self.goal
             # A mixture that starts too rarely where much of the weight is gives such an interval.
             broken = self.plan.path.mixture is not None and ratio > _BROKEN
@@ -166,7 +161,7 @@ class Work:
                 break
         while ratio > 1.0 > result.rounding / self.goal and self.left() > 0.0 and result.chains < _MOST_CHAINS:
             more = self.whole * math.ceil(_more(result.chains, ratio) / self.whole)
-            result = result + self.sample(more, tick)
+            result = result + self.sample(more)
             ratio = self.half_width(result) / self.goal
         return result
 
@@ -178,7 +173,7 @@ class Work:
             width = self.plan.path.width
             recorder = Recorder([self.plan.steps], _MENDING_CHAINS, the_states, width)
             pilot = self.pilot_part(_MENDING_CHAINS)
-            log_weights = run_plan(pilot, self.workers.for_pilot(pilot), _quiet, recorder).log_weights
+            log_weights = run_plan(pilot, self.session.for_pilot(pilot), recorder).log_weights
             mixture = mixture_of_rows(self.plan, recorder.values[0], log_weights)
         path = self.plan.path
         path = path.without_mixture() if mixture is None else path.from_mixture(mixture, path.name)
@@ -203,10 +198,10 @@ class Work:
     def warm_up(self) -> None:
         """Import, compile and look, before the clock starts; take double precision if single could not do it."""
         few = self.pilot_part(self.size)
-        seen = run_plan(few, self.workers.for_pilot(few), _quiet)
+        seen = run_plan(few, self.session.for_pilot(few))
         if seen.rounding > _MARGIN * self.goal and self.plan.placement.precision == "single":
             self.plan = self.plan.placed(precision="double")
-            run_plan(few.placed(precision="double"), self.workers.for_pilot(few), _quiet)
+            run_plan(few.placed(precision="double"), self.session.for_pilot(few))
         if self.plan.path.part is not None and self.goal < math.ulp(seen.free_energy):
             raise ValueError(
                 f"tolerance is {self.goal:g}; F is of the size of {abs(seen.free_energy):.2g}, "
@@ -256,7 +251,7 @@ class Work:
         recorder = None
         if recorded and self.size == 1:
             recorder = Recorder(np.arange(1, self.plan.steps + 1), _PILOT_CHAINS)
-        result = run_plan(pilot, self.workers.for_pilot(pilot), _quiet, recorder)
+        result = run_plan(pilot, self.session.for_pilot(pilot), recorder)
         if recorder is not None:
             self.plan = replace(self.plan, betas=refit(self.plan.betas, recorder, self.plan.steps))
         self.rate = result.chains * self.plan.steps / result.seconds
@@ -308,7 +303,7 @@ class Work:
         logger.info("then: %d steps, %d chains", self.plan.steps, number)
         return number
 
-    def sample(self, chains: int, tick: Tick) -> Estimate:
+    def sample(self, chains: int) -> Estimate:
         """Run fresh chains of the plan; a few at a time where there is a budget, and fewer if time runs out."""
         chains = min(chains, _MOST_CHAINS)
         seconds = chains * self.plan.steps / self.rate
@@ -318,11 +313,7 @@ class Work:
         batch = chains if seconds < _SHORT or self.deadline == math.inf else min(chains, max(_LEAST_CHAINS, self.size))
         while result is None or (done < chains and self.left() > 0.0):
             part, share = self.part(batch).with_chains(first=self.used), batch / chains
-            fresh = run_plan(
-                part,
-                self.workers,
-                lambda f, b=done / chains, s=share: tick(b + s * f),  # type: ignore[misc]
-            )
+            fresh = run_plan(part, self.session.part(done / chains, done / chains + share))
             self.used += batch
             done += batch
             self.rate = batch * self.plan.steps / fresh.seconds

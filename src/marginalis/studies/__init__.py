@@ -16,7 +16,7 @@ from ..options import Engine
 from ..parallel.each import call_each
 from ..parallel.threads import Tick, cores
 from ..plots import save, style
-from ..running.session import at_work
+from ..running.session import open_session
 from .ape_temperature import EXPERIMENT as APE_TEMPERATURE
 from .convergence import EXPERIMENT as CONVERGENCE
 from .experiment import Columns, Experiment, Summary
@@ -115,11 +115,11 @@ def _run(
     def receive(number: int, rows: list[Row]) -> None:
         store.write(e.name, repr(items[number]), rows, time.perf_counter() - start)
 
-    with at_work(options, e.name) as (workers, tick):
+    with open_session(options, e.name) as session:
         style()  # loads matplotlib: while the processes of a pool start, and before the work if it is missing
         measure = partial(_measure, e.name, seed, chains, engine)
         guess = _ON_GPU if engine == "cuda" else 5.0
-        call_each(measure, items, receive, workers.pool, workers.threads, tick, guess)
+        call_each(measure, items, receive, session.pool, session.threads, session.tick, guess)
     after = _read(store, e, count, whole=True)
     columns = Columns.of(after.means)
     rows = e.summarise(columns)

@@ -16,14 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..checks import Array, whole
-from ..engines import drive
 from ..engines.plan import make_plan
 from ..exact import exact_log_z
 from ..files import atomic
 from ..options import Engine
 from ..parallel.each import call_each
 from ..parallel.threads import Tick
-from ..running.session import at_work
+from ..running.session import Session, open_session
 from ..statistics import confidence
 from . import _csv
 from .calls import judge_calls
@@ -119,9 +118,11 @@ def calibrate(
         found[pieces[number]] = judged
 
     work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None, "engine": engine}
-    with at_work(work, "calibrate") as (workers, tick):
-        items = [piece._replace(case=sendable(piece.case, workers.pool)) for piece in pieces]
-        call_each(partial(_measure, scale, each, seed, engine), items, receive, workers.pool, workers.threads, tick)
+    with open_session(work, "calibrate") as session:
+        items = [piece._replace(case=sendable(piece.case, session.pool)) for piece in pieces]
+        call_each(
+            partial(_measure, scale, each, seed, engine), items, receive, session.pool, session.threads, session.tick
+        )
     calls = judge_calls(cases, scale.calls, seed, threads, progress, pool, engine) if scale.calls else []
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for piece in pieces:
@@ -156,15 +157,16 @@ def _measure(scale: Scale, repeats: int, seed: int, engine: Engine, piece: Piece
     plan = make(method="ais", chains=chains)
     shift = plan.path.base.log_z(model) - exact_log_z(model, threads=1)
     found: dict[str, tuple[Array, Sequence[int]]] = {}
-    joint, marginal = drive.run_both(plan, 1, heed)
+    session = Session(tick=heed)
+    joint, marginal, _ = session.run(plan)
     found["ais"] = joint, scale.chains
     if marginal is None:  # this engine does not carry it along
-        marginal = drive.run(make(method="mais", chains=chains), 1, heed)
+        marginal = session.run(make(method="mais", chains=chains)).log_weights
     found["mais"] = marginal, scale.chains
     if 10 <= steps <= 100:  # where there is something to resample, and not too much of it
         number = repeats * POPULATIONS[-1] // 2
         plan = make(chains=number * POPULATION, resample=0.5, populations=number)
-        found["resampled"] = drive.run(plan, 1, heed), POPULATIONS
+        found["resampled"] = session.run(plan).log_weights, POPULATIONS
     return [
         {
             "method": method,

@@ -21,7 +21,7 @@ from ..models.model import MRF
 from ..options import Engine
 from ..parallel.each import call_each
 from ..parallel.threads import Tick
-from ..running.session import at_work
+from ..running.session import open_session
 from .experiment import Summary
 from .families import Case, received, sendable
 from .sampling import derive
@@ -59,9 +59,9 @@ def judge_calls(
         found[jobs[number]] = verdicts
 
     work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None, "engine": engine}
-    with at_work(work, "whole calls") as (workers, tick):
-        items = [(name, sendable(case, workers.pool), setting) for name, case, setting in jobs]
-        call_each(partial(_verdicts, runs, seed, engine), items, receive, workers.pool, workers.threads, tick)
+    with open_session(work, "whole calls") as session:
+        items = [(name, sendable(case, session.pool), setting) for name, case, setting in jobs]
+        call_each(partial(_verdicts, runs, seed, engine), items, receive, session.pool, session.threads, session.tick)
     rows = []
     for name in ANSWERS:
         everything = [verdict for job in jobs if job[0] == name for verdict in found[job]]

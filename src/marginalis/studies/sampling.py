@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..checks import Array, one_of
-from ..engines import drive
 from ..engines.plan import make_plan
 from ..exact import exact_log_z
 from ..examples import rbm_gaussian, rbm_hopfield
@@ -16,6 +15,7 @@ from ..gpu.device import open_device
 from ..models.model import MRF
 from ..options import ENGINES, Engine, Method, Transition
 from ..parallel.threads import Tick
+from ..running.session import Session
 from ..statistics.confidence import log_mean_exp
 from .store import Row
 
@@ -79,7 +79,7 @@ def sample_rows(
         model, method=method, steps=steps, chains=chains * trials, transition=transition, seed=seed, engine=engine
     )
     start = time.thread_time()
-    own, marginal = drive.run_both(plan, 1, tick)
+    own, marginal, _ = Session(tick=tick).run(plan)
     seconds = (time.thread_time() - start) / trials
     suffix = "+mh" if transition == "metropolis" else ""
     found: dict[str, tuple[Array, float | None]] = {}

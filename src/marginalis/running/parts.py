@@ -1,0 +1,175 @@
+"""A run in parts, on a pool or with a checkpoint: every part once, wherever it is done."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..checks import Array
+from ..engines import Begun
+from ..engines.drive import LANES, Found, advance, begin
+from ..engines.plan import Plan
+from ..engines.recorder import Recorder
+from ..parallel.ledger import Ledger
+from ..parallel.share import share_out
+from ..parallel.tasks import Reply, machine
+from ..parallel.threads import Tick
+from .checkpoint import Piece, from_bytes, run_name, to_bytes
+
+if TYPE_CHECKING:
+    from .session import Session
+
+_KEEP_EVERY = 10.0  # Seconds of a run on threads that go to a checkpoint together.
+_MOST_BYTES = 1 << 25  # Bytes that a part of a run sends back, at most.
+
+
+@dataclass(eq=False)
+class ChainsOfPlan:
+    """The chains of a plan as a job: its units are populations, or sixteen chains each."""
+
+    plan: Plan
+    blank: Recorder | None  # for no chains
+    _begun: list[Begun] = field(default_factory=list)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"plan": self.plan, "blank": self.blank, "_begun": []}
+
+    @property
+    def unit(self) -> int:
+        """Number of chains that stay together."""
+        return self.plan.chains.population_size if self.plan.chains.populations else LANES
+
+    def chains(self, part: range) -> range:
+        """Return the chains of some units."""
+        return range(part.start * self.unit, min(part.stop * self.unit, self.plan.chains.count))
+
+    def run(self, part: range, extra: Any, threads: int, tick: Tick = lambda fraction: None) -> Found:
+        """Run the chains of some units."""
+        if not self._begun:
+            self._begun.append(begin(self.plan))
+        chains = self.chains(part)
+        recorder = None if self.blank is None else self.blank.like(len(chains))
+        return advance(self.plan, self._begun[0], chains, threads, tick, recorder)
+
+
+def run_in_parts(plan: Plan, session: Session, recorder: Recorder | None) -> Found:
+    """Run a plan in parts, on a pool or here; what a checkpoint has is taken from there, and what is new kept in it."""
+    run = _Parts(plan, session, recorder)
+    run.look()
+    try:
+        if session.pool is not None:
+            share_out(session.pool, run.job, run.ledger, run.receive, run.then(session.tick), refresh=run.look)
+        else:
+            run.here(session.tick)
+    finally:
+        run.keep()
+    return Found(run.log_weights, run.marginal, recorder)
+
+
+class _Parts:
+    """What has come back of the parts of a plan."""
+
+    def __init__(self, plan: Plan, session: Session, recorder: Recorder | None) -> None:
+        self.plan, self.session, self.recorder = plan, session, recorder
+        self.job = ChainsOfPlan(plan, None if recorder is None else recorder.like(0))
+        unit, units = self.job.unit, -(-plan.chains.count // self.job.unit)
+        seconds = unit * plan.seconds_per_chain
+        most = max(1, _MOST_BYTES // (unit * (16 if recorder is None else 16 + recorder.bytes_per_chain)))
+        start = 0 if session.store is None else secrets.randbelow(units)  # another caller may work on the same file
+        if session.pool is None:
+            self.ledger = Ledger(units, seconds / session.threads, most=most, start=start, length=_KEEP_EVERY)
+        else:
+            self.ledger = Ledger(units, seconds, most=most, start=start)
+        self.log_weights = np.full(plan.chains.populations or plan.chains.count, math.nan)
+        self.marginal: Array | None = None
+        self.begun, self.before = time.monotonic(), 0  # parts that were there at that time
+        self.name = "" if session.store is None else run_name(plan, recorder)
+        self.offset = 0 if plan.chains.populations or plan.chains.start is not None else plan.chains.first
+        self.read, self.new = 0, list[Piece]()
+
+    def here(self, tick: Tick) -> None:
+        """Run all parts on threads, one after the other."""
+        while (part := self.ledger.take(time.monotonic(), 1)) is not None:
+            begun, share, before = time.perf_counter(), len(part) / self.ledger.total, self._fraction()
+            hear = partial(_from_to, tick, before, before + share)
+            found = self.job.run(part, None, self.session.threads, hear)
+            if self.ledger.finish(part, time.perf_counter() - begun):
+                self.receive(part, Reply(machine(), "", result=found))
+            self.then(tick)(self._fraction())
+
+    def _fraction(self) -> float:
+        return self.ledger.done / self.ledger.total
+
+    def receive(self, part: range, reply: Reply) -> None:
+        """Put what has come back in its place."""
+        found, chains = reply.result, self.job.chains(part)
+        self._place(chains, found)
+        self.session.machines.add(reply.machine)
+        if self.session.store is not None:
+            data = to_bytes(found.log_weights, found.marginal, found.recorded)
+            self.new.append(Piece(chains.start + self.offset, len(chains), reply.machine, data))
+        if self.session.pool is not None:
+            done = min(self.ledger.done * self.job.unit, self.plan.chains.count)
+            rate = (self.ledger.done - self.before) * self.job.unit * self.plan.steps / (time.monotonic() - self.begun)
+            number = self.session.pool.workers()
+            self.session.say(f"{done} of {self.plan.chains.count} chains, {number} workers, {rate:.3g} chain steps/s")
+
+    def _place(self, chains: range, found: Found) -> None:
+        place = slice(chains.start, chains.stop)
+        if found.marginal is not None:
+            if self.marginal is None:
+                self.marginal = np.full(self.plan.chains.count, math.nan)
+            self.marginal[place] = found.marginal
+        if self.recorder is not None and found.recorded is not None:
+            self.recorder.put(place, found.recorded)
+        size = self.plan.chains.population_size if self.plan.chains.populations else 1
+        self.log_weights[chains.start // size : chains.stop // size] = found.log_weights
+
+    def then(self, tick: Tick) -> Tick:
+        """Return `tick`, which also has what is new written."""
+
+        def hear(fraction: float) -> None:
+            self.keep()
+            tick(fraction)
+
+        return hear
+
+    def keep(self) -> None:
+        """Write what is new to the checkpoint."""
+        pieces, self.new = self.new, []
+        if self.session.store is not None and pieces:
+            self.session.store.write(self.name, pieces)
+
+    def look(self) -> None:
+        """Take what the checkpoint has, and this run has not."""
+        if self.session.store is None:
+            return
+        plan, unit = self.plan, self.job.unit
+        for number, piece in self.session.store.read(self.name, self.read):
+            self.read = number
+            first = piece.first - self.offset
+            inside = range(max(0, -(-first // unit)), (first + piece.chains) // unit)
+            if first + piece.chains == plan.chains.count:
+                inside = range(inside.start, self.ledger.total)
+            if first < 0 or first + piece.chains > plan.chains.count or not inside:
+                continue
+            chains = range(first, first + piece.chains)
+            size = piece.chains // plan.chains.population_size if plan.chains.populations else piece.chains
+            try:
+                found = Found(*from_bytes(piece.data, size, piece.chains, self.job.blank))
+            except ValueError as error:
+                raise self.session.store.damage(error) from None
+            if self.ledger.finish(inside):
+                self._place(chains, found)
+                self.session.machines.add(piece.machine)
+        self.before = self.ledger.done if not self.before else self.before
+
+
+def _from_to(tick: Tick, low: float, high: float, fraction: float) -> None:
+    tick(low + (high - low) * fraction)
