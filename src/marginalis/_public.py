@@ -44,7 +44,9 @@ from .models.layered import as_model as as_model
 from .models.layered import dbm as dbm
 from .models.layered import rbm as rbm
 from .models.model import MRF as MRF
+from .models.networks import from_factors as from_factors
 from .models.networks import from_pgmpy as from_pgmpy
+from .models.networks import from_polynomial as from_polynomial
 from .models.units import ReLU as ReLU
 from .models.units import dReLU as dReLU
 from .paths.base import data_base as data_base

@@ -11,7 +11,7 @@ Gibbs sweep draws them (see `arrange`). A Gaussian variable x adds −½γx² in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -28,6 +28,7 @@ from ..checks import (
 )
 from ..display import sketch
 from ..display.card import Displayed
+from .conditions import held_at
 from .describe import couplings, in_words
 from .forms import (
     Coupling,
@@ -191,6 +192,14 @@ class MRF(Displayed):
             self.layout,
             labels=self.labels,
         )
+
+    def given(self, held: Mapping[Any, Any]) -> MRF:
+        """Return the model of the other variables when some are held, by label, at values such as rows have.
+
+        A spin is held at −1 or 1, a binary unit at 0 or 1, a categorical variable at the number of its state. ln Z of
+        the result is ln of the sum over the variables that are left.
+        """
+        return held_at(self, held)
 
     def with_natural(self, weights: Coupling, b: Array, c: Array, lateral: Coupling | None) -> MRF:
         """Return the model of the same variables with other natural parameters, at temperature 1."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import Array, a_kind, one_line, plain_array, real_number, shown, whole
+from ..checks import Array, a_kind, one_line, one_of, plain_array, real_number, shown, whole
 from .factors import FactorModel
 
 _MOST_VARIABLES = 20  # of a term: its table has a million entries
@@ -36,31 +36,120 @@ def from_binary_polynomial(value: Any) -> FactorModel:
     State 0 is the lower value of a variable and state 1 the higher. Labels are sorted where that can be: the package
     keeps them in sets.
     """
-    is_spin = value.vartype.name == "SPIN"
-    costs: dict[tuple[Any, ...], float] = {}
+    costs: dict[tuple[Any, ...], Any] = {}
     for term, cost in getattr(value, "polynomial", value).items():
-        reduced = tuple(term)
-        if len(set(reduced)) < len(reduced):
-            raise ValueError(f"the term {shown(reduced)} names a variable twice")
-        if len(reduced) > _MOST_VARIABLES:
-            raise ValueError(f"a term joins {len(reduced)} variables; at most {_MOST_VARIABLES} fit a table")
-        costs[reduced] = costs.get(reduced, 0.0) + real_number(cost, f"the cost of {shown(reduced)}")
-    labels = list(dict.fromkeys(x for term in costs for x in term))
+        costs[tuple(term)] = -real_number(cost, f"the cost of {shown(tuple(term))}")
+    labels = _in_order(list(dict.fromkeys(x for term in costs for x in term)))
+    return _polynomial(costs, labels, is_spin=value.vartype.name == "SPIN")
+
+
+def from_polynomial(
+    terms: Mapping[tuple[Any, ...], float], *, units: str = "spin", temperature: float = 1.0
+) -> FactorModel:
+    """Return the model −E·T = Σ J · Π x of products of any number of spins or 0/1 variables.
+
+    Parameters
+    ----------
+    terms
+        J by the labels of the variables of its product: ``{("a", "b", "c"): 0.5, ("a",): -1.0}``. Terms of the same
+        variables add up; the term ``()`` is a constant.
+    units
+        ``"spin"`` (−1 and 1) or ``"binary"`` (0 and 1). State 0 is the lower value, state 1 the higher.
+    temperature
+        T > 0, divides the whole energy.
+
+    Returns
+    -------
+    FactorModel
+        Variables in the order in which the terms name them.
+    """
+    one_of(units, ("spin", "binary"), "units")
+    if not isinstance(terms, Mapping):
+        raise ValueError(f"terms is {a_kind(terms)}; it must map tuples of labels to numbers")
+    divisor = real_number(temperature, "temperature")
+    if divisor <= 0.0:
+        raise ValueError(f"temperature is {divisor!r}; it must be positive")
+    values: dict[tuple[Any, ...], float] = {}
+    for term, coefficient in terms.items():
+        if not isinstance(term, tuple | frozenset):
+            raise ValueError(f"terms has the key {shown(term)}; it must be a tuple of labels")
+        values[tuple(term)] = real_number(coefficient, f"the coefficient of {shown(tuple(term))}") / divisor
+    return _polynomial(values, list(dict.fromkeys(x for term in values for x in term)), is_spin=units == "spin")
+
+
+def _polynomial(terms: Mapping[tuple[Any, ...], float], labels: list[Any], *, is_spin: bool) -> FactorModel:
+    """Return the factors of a polynomial in the exponent; terms of the same variables add up."""
     if not labels:
         raise ValueError("the polynomial has no variables")
-    labels = _in_order(labels)
     number = {label: i for i, label in enumerate(labels)}
-    scopes, tables, offset = [], [], 0.0
-    for term, cost in costs.items():
+    factors: dict[tuple[int, ...], Array] = {}
+    offset = 0.0
+    for term, coefficient in terms.items():
+        if len(set(term)) < len(term):
+            raise ValueError(f"the term {shown(term)} names a variable twice")
+        if len(term) > _MOST_VARIABLES:
+            raise ValueError(f"a term joins {len(term)} variables; at most {_MOST_VARIABLES} fit a table")
         if not term:
-            offset -= cost
+            offset += coefficient
             continue
-        table = np.array(-cost)
+        table = np.array(coefficient)
         for _ in term:
             table = np.multiply.outer(table, np.array([-1.0, 1.0] if is_spin else [0.0, 1.0]))
-        scopes.append(tuple(number[label] for label in term))
+        scope = tuple(sorted(number[label] for label in term))  # the table is the same in any order
+        factors[scope] = factors[scope] + table if scope in factors else table
+    return FactorModel((2,) * len(labels), tuple(factors), tuple(factors.values()), offset, tuple(labels))
+
+
+def from_factors(
+    factors: Iterable[tuple[Sequence[Any], Any]], *, states: Mapping[Any, int] | None = None, log: bool = False
+) -> FactorModel:
+    """Return the model P(x) = Π_a table_a(x_scope(a)) / Z of tables over any labels.
+
+    Parameters
+    ----------
+    factors
+        Pairs (scope, table): the labels of the variables of a factor, and its values with an axis per variable.
+    states
+        The number of states of variables, by label, for variables without a factor and to fix their order; the
+        variables of the tables follow in the order in which they are named.
+    log
+        Whether tables are logarithms, where −∞ forbids; by default they are weights, where 0 does.
+    """
+    cards = {label: whole(card, f"states of {shown(label)}", 1, 2**31) for label, card in (states or {}).items()}
+    scopes, tables = [], []
+    for k, factor in enumerate(factors):
+        try:
+            scope, values = factor
+            scope = tuple(scope) if not isinstance(scope, str) else (scope,)
+        except (TypeError, ValueError):
+            raise ValueError(f"factors[{k}] is {a_kind(factor)}; it must be a pair (scope, table)") from None
+        table = np.array(plain_array(values, f"factors[{k}]"), dtype=np.float64)
+        names = one_line(", ".join(map(str, scope)), 60)
+        if len(set(scope)) < len(scope):
+            raise ValueError(f"the factor of ({names}) names a variable twice")
+        if table.ndim != len(scope):
+            raise ValueError(f"the table of ({names}) has {table.ndim} axes for {len(scope)} variables")
+        for label, card in zip(scope, table.shape, strict=True):
+            if cards.setdefault(label, card) != card:
+                raise ValueError(
+                    f"the table of ({names}) has {card} states of the variable {shown(label)}, which has {cards[label]}"
+                )
+        if np.isnan(table).any() or np.isposinf(table).any() or not (log or (table >= 0.0).all()):
+            raise ValueError(
+                f"the table of ({names}) must hold {'finite numbers or -inf' if log else 'finite weights, 0 or more'}"
+            )
+        if not log:
+            with np.errstate(divide="ignore"):
+                table = np.log(table)
+        if not np.isfinite(table).any():
+            raise ValueError(f"Z = 0: the table of ({names}) holds zeros only")
+        scopes.append(scope)
         tables.append(table)
-    return FactorModel((2,) * len(labels), tuple(scopes), tuple(tables), offset, tuple(labels))
+    if not cards:
+        raise ValueError("factors name no variables")
+    number = {label: i for i, label in enumerate(cards)}
+    numbered = tuple(tuple(number[label] for label in scope) for scope in scopes)
+    return FactorModel(tuple(cards.values()), numbered, tuple(tables), labels=tuple(cards))
 
 
 def _in_order(labels: list[Any]) -> list[Any]:
