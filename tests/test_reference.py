@@ -58,7 +58,7 @@ def gaussian_binary():
     a, sigma, c = lcg.normal(0.5, 30), lcg.uniform(0.7, 1.3, 30), lcg.normal(0.5, 8)
     w = lcg.normal(0.3, 30, 8)
     model = mg.rbm(w / sigma[:, None] ** 2, a / sigma**2, c, units=("gaussian", "binary"), visible_precision=sigma**-2)
-    return mg.BipartiteMRF(
+    return mg.MRF(
         model.weights,
         model.visible_bias,
         model.hidden_bias,

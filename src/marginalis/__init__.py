@@ -6,6 +6,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # that of `typing`, which takes longer to import than all of this
 if TYPE_CHECKING:
     from ._public import *
+    from ._public import MRF as BipartiteMRF  # noqa: F401
 
 __version__ = "0.2.0"
 
@@ -13,7 +14,6 @@ __all__ = [
     "MRF",
     "Along",
     "Audit",
-    "BipartiteMRF",
     "Bounds",
     "Curve",
     "Difference",
@@ -21,6 +21,7 @@ __all__ = [
     "Estimates",
     "Expectations",
     "FactorModel",
+    "FreeEnergy",
     "LogLikelihood",
     "LogLikelihoods",
     "ModelTooLarge",
@@ -41,6 +42,7 @@ __all__ = [
     "estimate_many",
     "exact_log_z",
     "expectations",
+    "free_energy",
     "from_bqm",
     "from_edges",
     "from_factors",
@@ -71,6 +73,11 @@ if not TYPE_CHECKING:  # checkers know the names, and must hear of others
 
     def __getattr__(name):
         """Find the public names when the first is used: the command line must be in charge of signals before that."""
+        if name == "BipartiteMRF":  # The name of the class in version 0.1, when all graphs were bipartite.
+            import warnings
+
+            warnings.warn("BipartiteMRF is now called MRF", DeprecationWarning, stacklevel=2)
+            name = "MRF"
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from . import _public

@@ -16,6 +16,8 @@ from .answers.estimate import load_estimate as load_estimate
 from .answers.estimating import estimate as estimate
 from .answers.expectations import Expectations as Expectations
 from .answers.expectations import expectations as expectations
+from .answers.free_energy import FreeEnergy as FreeEnergy
+from .answers.free_energy import free_energy as free_energy
 from .answers.likelihood import LogLikelihood as LogLikelihood
 from .answers.likelihood import log_likelihood as log_likelihood
 from .answers.likelihoods import LogLikelihoods as LogLikelihoods
@@ -53,5 +55,3 @@ from .paths.base import data_base as data_base
 from .reporting.gather import Report as Report
 from .reporting.gather import report as report
 from .statistics.weights import Weights as Weights
-
-BipartiteMRF = MRF  # its name when bipartite graphs were all there was

@@ -16,7 +16,7 @@ from marginalis.statistics.confidence import log_mean_exp
 
 def exact(model, beta):
     """ln Z, U, S and C at β by the sum over all states."""
-    sums = PathSums(mg.BipartiteMRF(*parts(model), temperature=1.0, offset=model.offset), [1.0])
+    sums = PathSums(mg.MRF(*parts(model), temperature=1.0, offset=model.offset), [1.0])
     minus_h = sums.log_p[0].ravel()
     log_z = np.logaddexp.reduce(beta * minus_h)
     p = np.exp(beta * minus_h - log_z)
@@ -34,7 +34,7 @@ def test_against_exact_sums(units, method):
     rng = np.random.default_rng(3)
     q = 2 if units == "categorical:2" else 1
     model = mg.rbm(rng.normal(size=(3 * q, 2 * q)), rng.normal(size=3 * q), rng.normal(size=2 * q), units=units)
-    model = mg.BipartiteMRF(*parts(model), temperature=7.0, offset=0.7)
+    model = mg.MRF(*parts(model), temperature=7.0, offset=0.7)
     betas = [1.2, 0.0, 0.4]  # in any order
     t = mg.thermodynamics(model, betas, method=method, steps=60, chains=4000, seed=1)
     assert t.betas.tolist() == betas

@@ -98,7 +98,7 @@ def test_deep_machines(size, sizes):
 
 def test_parts_take_the_second_best_way_too():
     one = hard_squares(1e15)
-    model = mg.BipartiteMRF(
+    model = mg.MRF(
         sp.block_diag([one.weights] * 3, format="csr"),
         np.tile(one.visible_bias, 3),
         np.tile(one.hidden_bias, 3),
@@ -116,7 +116,7 @@ def test_what_is_lost_is_refused():
         with pytest.raises(ValueError, match="cancel"):
             ask(lost)
     spins = mg.rbm([[1e13]], [0.3], [0.0])
-    model = mg.BipartiteMRF(spins.weights, spins.visible_bias, spins.hidden_bias, offset=-1e13)
+    model = mg.MRF(spins.weights, spins.visible_bias, spins.hidden_bias, offset=-1e13)
     with pytest.raises(ValueError, match=r"cancel to .*, which leaves an error"):
         mg.exact_log_z(model)
 

@@ -153,7 +153,7 @@ def test_explicit_zeros_are_no_weights():
     )
     full = sp.coo_array((np.ones(12), np.indices((3, 4)).reshape(2, -1)), shape=(3, 4)).tocsr()
     full.data[:] = model.weights.toarray().ravel()
-    copy = mg.BipartiteMRF(
+    copy = mg.MRF(
         full,
         model.visible_bias,
         model.hidden_bias,

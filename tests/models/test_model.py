@@ -77,7 +77,7 @@ def arrays_of(thing):
 @pytest.mark.parametrize("weights", [np.full((2, 3), 0.1), sp.csr_array(np.eye(2, 3) * 0.1)])
 def test_copies_are_values_too(copied, temperature, weights):
     model = mg.rbm(weights, [0, 0.1], [0, 0.2, 0], units=("gaussian", "binary"), temperature=temperature)
-    twin = copied(mg.BipartiteMRF(*(getattr(model, x.name) for x in fields(model)[:7]), Split([4, 0], [1, 2, 3])))
+    twin = copied(mg.MRF(*(getattr(model, x.name) for x in fields(model)[:7]), Split([4, 0], [1, 2, 3])))
     assert model_digest(twin) == model_digest(model)
     assert twin.split.visible.tolist() == [4, 0]
     assert twin.visible_units.gamma.tolist() == [1, 1]
@@ -102,7 +102,7 @@ def test_copies_are_values_too(copied, temperature, weights):
 )
 def test_the_class_itself_is_a_door(change, message):
     with pytest.raises(ValueError, match=message):
-        mg.BipartiteMRF(**(GOOD | change))
+        mg.MRF(**(GOOD | change))
 
 
 class Tensor:
@@ -253,7 +253,7 @@ def test_huge_parameters_are_answered_or_refused(size, units):
     with pytest.raises(ValueError, match="so large that"):
         mg.rbm([[1.0]], [1e308], [1.0], units=units if units != "categorical:2" else "spin")
     with pytest.raises(ValueError, match="offset"):
-        mg.BipartiteMRF([[1.0]], [0], [0], offset=1e308)
+        mg.MRF([[1.0]], [0], [0], offset=1e308)
 
 
 def test_sparse_stays_sparse():

@@ -52,7 +52,18 @@ def _run() -> Any:
     import typer
 
     # each adds its commands
-    from . import answers, audit, expectations, formats, make, report, results, samples, studies  # noqa: F401
+    from . import (  # noqa: F401
+        answers,
+        audit,
+        expectations,
+        formats,
+        free_energy,
+        make,
+        report,
+        results,
+        samples,
+        studies,
+    )
     from .common import app
     from .options import with_values
 

@@ -24,14 +24,10 @@ from ..models import describe
 from ..models.data import visible_table
 from ..models.factors import FactorModel
 from ..models.model import MRF
-from .common import Json, Threads, app, check_outputs, say, show
+from .common import Json, Log10, PrFile, Threads, app, check_outputs, say, show
 from .model_file import ModelFile, takes_model
 from .options import read_files, takes_flags
 
-Log10 = Annotated[bool, typer.Option("--log10", help="Give log10 Z, too.")]
-PrFile = Annotated[
-    Path | None, typer.Option("--pr", help="Write log10 Z to this file, as UAI competitions ask for it.")
-]
 Tolerance = Annotated[
     float | None, typer.Option(help="Choose the schedule, steps and chains so that the interval is +- this.")
 ]

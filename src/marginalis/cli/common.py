@@ -23,6 +23,10 @@ ModelPath = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Threads = Annotated[int | None, typer.Option(help="Threads; MARGINALIS_THREADS, or all cores, by default.")]
 
+Log10 = Annotated[bool, typer.Option("--log10", help="Give log10 Z, too.")]
+PrFile = Annotated[
+    Path | None, typer.Option("--pr", help="Write log10 Z to this file, as UAI competitions ask for it.")
+]
 PoolOption = Annotated[
     str | None, typer.Option("--pool", help="A task for every run: a number of processes, dask:ADDRESS, or dask-local.")
 ]
@@ -35,8 +39,12 @@ def say(text: str, err: bool = False) -> None:
         typer.echo(text, file=stream)
 
 
+warned: list[str] = []  # The warnings of the answers that this command has printed.
+
+
 def show(result: Any, as_json: bool, log10: bool = False) -> None:
     """Print an answer; its warnings go to stderr where stdout is JSON."""
+    warned.extend(result.warnings)
     decimal = {"log10_z": result.log_z / math.log(10.0)} if log10 else {}
     if not as_json:
         say(str(result))

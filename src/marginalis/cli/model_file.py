@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -14,20 +15,32 @@ from ..files import model_files
 from ..models.factors import FactorModel
 from ..models.layered import as_model
 from ..models.model import MRF
-from .common import ModelPath, say
+from .common import ModelPath, say, warned
 
 Evidence = Annotated[Path | None, typer.Option(help="UAI evidence file: variables held in states.")]
 Update = Annotated[int | None, typer.Option(help="Checkpoint of a training run (HDF5); the last by default.")]
 MaxCut = Annotated[bool, typer.Option("--maxcut", help="Weights of a rudy file are those of a cut: E = +sum w s s'.")]
 
+Temperature = Annotated[float | None, typer.Option(help="T, in the place of the temperature in the file.")]
+Beta = Annotated[float | None, typer.Option(help="1/T, in the place of --temperature.")]
+FLAGS: tuple[tuple[str, Any, Any], ...] = (
+    ("evidence", Evidence, None),
+    ("update", Update, None),
+    ("maxcut", MaxCut, False),
+    ("temperature", Temperature, None),
+    ("beta", Beta, None),
+)
+
 
 class ModelFile(NamedTuple):
-    """Where a model comes from."""
+    """Where a model comes from, and at which temperature it is taken."""
 
     path: str
     evidence: Path | None
     update: int | None
     maxcut: bool
+    temperature: float | None
+    beta: float | None
 
     @property
     def inputs(self) -> list[str | Path | None]:
@@ -41,7 +54,13 @@ class ModelFile(NamedTuple):
             found = model_files.load(self.path, self.evidence, update=self.update, maxcut=self.maxcut)
         for doubt in doubts:
             say(f"warning: {doubt.message}", err=True)
-        return found
+            warned.append(str(doubt.message))
+        if self.temperature is not None and self.beta is not None:
+            raise ValueError("give either --temperature or --beta")
+        if self.beta is not None and not 0.0 < self.beta < math.inf:
+            raise ValueError(f"beta is {self.beta!r}; it must be positive and finite")
+        temperature = self.temperature if self.beta is None else 1.0 / self.beta
+        return found if temperature is None else found.at_temperature(temperature)
 
     def load_pairs(self) -> MRF:
         """Read a model that can be annealed, or raise a ValueError that says why it cannot."""
@@ -54,7 +73,7 @@ def takes_model(command: Callable[..., None]) -> Callable[..., None]:
     own = [p.replace(annotation=ModelPath) if p.name == "model" else p for p in signature.parameters.values()]
     flags = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, kind, default in (("evidence", Evidence, None), ("update", Update, None), ("maxcut", MaxCut, False))
+        for name, kind, default in FLAGS
     ]
 
     def run(**given: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -18,6 +19,9 @@ from ..models.model import MRF
 from ..options import DEFAULTS, RunOptions, notes
 from ..paths.base import BASES, QUENCHES, data_base
 from ..paths.schedule import SCHEDULES, read_schedule
+from . import common
+
+logger = logging.getLogger("marginalis")
 
 _HELP = {  # where a flag takes something else than the Python argument
     "schedule": f"{', '.join(SCHEDULES)}, or a text file of beta from 0 to 1; adaptive, unless --steps is given.",
@@ -33,6 +37,18 @@ _HELP = {  # where a flag takes something else than the Python argument
     "pool": "Where chains are run: a number of processes, dask:ADDRESS of a scheduler, or dask-local.",
 }
 
+DOUBTFUL = 3  # Exit code of --strict for an answer with warnings.
+_MANNERS = [
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, kind])
+    for name, kind in (
+        ("quiet", typer.Option("--quiet", "-q", help="Print the answer only: no progress, no messages.")),
+        (
+            "strict",
+            typer.Option("--strict", help=f"Exit with {DOUBTFUL} if there are warnings or a tolerance is missed."),
+        ),
+    )
+]
+
 
 def takes_flags(leave_out: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command with an argument `options` a flag for every run option; it gets their values in a dict."""
@@ -41,13 +57,19 @@ def takes_flags(leave_out: Sequence[str] = ()) -> Callable[[Callable[..., None]]
     def dress(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
         own = [p for p in signature.parameters.values() if p.name != "options"]
-        flags = [_flag(name) for name in names]
+        flags = [*map(_flag, names), *_MANNERS]
 
         def run(**given: Any) -> None:
             options = {name: given.pop(name) for name in names}
+            quiet, strict = given.pop("quiet"), given.pop("strict")
             if options.get("checkpoint") == "":
                 options["checkpoint"] = _beside(given.get("out"))
-            command(**given, options={**options, "progress": True})
+            if quiet:
+                logger.setLevel(logging.WARNING)
+            common.warned.clear()
+            command(**given, options={**options, "progress": not quiet})
+            if strict and common.warned:
+                raise typer.Exit(DOUBTFUL)
 
         run.__name__, run.__doc__ = command.__name__, command.__doc__
         run.__signature__ = inspect.Signature(own + flags)  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ import typer
 from ..answers.samples import sample as run_sample
 from ..files import atomic
 from ..models.data import states as states_of
-from .common import Json, app, check_outputs, say
+from .common import Json, app, check_outputs, say, warned
 from .model_file import ModelFile, takes_model
 from .options import read_files, takes_flags
 
@@ -50,6 +50,7 @@ def sample(
     else:
         how = f"exact, by {result.source}" if result.is_exact else "approximate"
         say(f"{n} samples x {rows.shape[1]} columns in {out}: {how}")
+    warned.extend(result.warnings)
     for warning in result.warnings:
         say(f"warning: {warning}", err=as_json)
 

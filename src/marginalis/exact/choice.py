@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,16 +33,17 @@ class ModelTooLarge(ValueError):
 
 
 class ExactLogZ(float):
-    """ln Z as a float that knows the `method` it comes from and the `seconds` it took."""
+    """ln Z as a float that knows the `method` it comes from, `how` in words, and the `seconds` it took."""
 
     method: str
     seconds: float
+    how: str
 
     @classmethod
-    def of(cls, value: float, method: str, seconds: float) -> ExactLogZ:
+    def of(cls, value: float, method: str, seconds: float, how: str = "") -> ExactLogZ:
         """Return the value with its provenance."""
         result = cls(value)
-        result.method, result.seconds = method, seconds
+        result.method, result.seconds, result.how = method, seconds, f"exact, by {how or method}"
         return result
 
 
@@ -78,31 +80,69 @@ def exact_log_z(
 
     Raises `ModelTooLarge` when none would finish within `max_seconds`.
     """
+    found = predicted(model, method=method, threads=threads, max_seconds=max_seconds, engine=engine, device=device)
+    return found.run(progress)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The exact methods that fit a model and a limit of time, cheapest first, before any of them is run."""
+
+    ways: list[tuple[str, ExactMethod]]
+    offset: float
+    threads: int
+    begun: float  # When the search for the methods began, as `time.perf_counter` tells it.
+
+    @property
+    def seconds(self) -> float:
+        """Time that the cheapest method is predicted to take."""
+        return self.ways[0][1].seconds
+
+    @property
+    def how(self) -> str:
+        """The cheapest method in words."""
+        return self.ways[0][1].in_words
+
+    def run(self, progress: bool | Tick = False) -> ExactLogZ:
+        """Return ln Z by the first method that can vouch for its accuracy, or raise the error of the last one."""
+        for k, (name, way) in enumerate(self.ways):
+            try:
+                with ticker(progress, f"exact, {name}") as tick:
+                    value = _vouched(way, self.offset, self.threads, tick)
+            except ModelTooLarge:
+                raise
+            except CountingFailed as error:
+                if k == len(self.ways) - 1:
+                    raise ModelTooLarge(str(error)) from None
+                continue
+            except ValueError:  # a method may find that it cannot vouch for its accuracy: on to the next
+                if k == len(self.ways) - 1:
+                    raise
+                continue
+            return ExactLogZ.of(value, name, time.perf_counter() - self.begun, way.in_words)
+        raise AssertionError("a way returns or raises")
+
+
+def predicted(
+    model: Any,
+    *,
+    method: str = "auto",
+    threads: int | None = None,
+    max_seconds: float = 3600.0,
+    engine: str = "auto",
+    device: int | None = None,
+) -> Prediction:
+    """Return how `exact_log_z` would sum a model and how long that would take, or raise its error."""
     one_of(engine, ("auto", "cuda"), "engine")
-    model = _summable(model)
+    begun = time.perf_counter()
+    model = as_summable(model)
     threads = cores(threads)
-    start = time.perf_counter()
     offset = model.offset if isinstance(model, FactorModel) else model.natural.offset
     if engine == "cuda":
         ways = [_on_gpu(model, method, device, max_seconds)]
     else:
         ways = _applicable(model, method, threads, max_seconds)
-    for k, (name, way) in enumerate(ways):
-        try:
-            with ticker(progress, f"exact, {name}") as tick:
-                value = _vouched(way, offset, threads, tick)
-        except ModelTooLarge:
-            raise
-        except CountingFailed as error:
-            if k == len(ways) - 1:
-                raise ModelTooLarge(str(error)) from None
-            continue
-        except ValueError:  # a method may find that it cannot vouch for its accuracy: on to the next
-            if k == len(ways) - 1:
-                raise
-            continue
-        return ExactLogZ.of(value, name, time.perf_counter() - start)
-    raise AssertionError("a way returns or raises")
+    return Prediction(ways, offset, threads, begun)
 
 
 def _on_gpu(model: MRF | FactorModel, method: str, device: int | None, max_seconds: float) -> tuple[str, ExactMethod]:
@@ -117,7 +157,7 @@ def _on_gpu(model: MRF | FactorModel, method: str, device: int | None, max_secon
     return "enumeration", way
 
 
-def _summable(model: Any) -> MRF | FactorModel:
+def as_summable(model: Any) -> MRF | FactorModel:
     """Return a model of pairs if it is one, otherwise its factors without impossible states."""
     model = as_factors(model)
     if isinstance(model, FactorModel):

@@ -57,6 +57,11 @@ class ExactMethod(NamedTuple):
     bytes: float = 0.0
 
     @property
+    def in_words(self) -> str:
+        """What the method does: "a sum over 2^20 states x 40 units"."""
+        return self.size.rpartition(": ")[2].replace("an exact sum", "a sum")
+
+    @property
     def is_sure(self) -> bool:
         """Whether rounding cannot matter, whatever the value."""
         return EPS * self.adds(0.0) <= PROMISED

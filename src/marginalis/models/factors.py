@@ -28,7 +28,7 @@ from .reduction import Network
 from .units import SPIN, Categorical, Units
 
 _DENSE = 0.25  # of all pairs of the two sides: from here on a matrix product is faster than going along edges
-_BUT_EXACT = "the exact methods can sum it"
+_BUT_EXACT = "mg.free_energy and marginalis free-energy sum it exactly"
 _EPS = 2.0**-50  # of the entries of a table, within which it is a sum of functions of one variable each
 
 
@@ -221,6 +221,13 @@ class FactorModel(Displayed):
         labels = self.labels if len(kept) == len(self.cards) else tuple(self.labels[v] for v in kept)
         cards = tuple(counts[v] for v in kept)
         return FactorModel(cards, tuple(merged), tuple(merged.values()), math.fsum(constants), labels)
+
+    def at_temperature(self, temperature: float) -> FactorModel:
+        """Return the model with P(x)^(1/T) in the place of P(x), up to normalisation; forbidden states stay so."""
+        t = real_number(temperature, "temperature")
+        if t <= 0.0:
+            raise ValueError(f"temperature is {t!r}; it must be positive")
+        return replace(self, tables=tuple(table / t for table in self.tables), offset=self.offset / t)
 
     def why_not_annealed(self) -> str | None:
         """Return what keeps the model from being annealed, in words; None if nothing does."""

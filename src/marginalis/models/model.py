@@ -176,6 +176,10 @@ class MRF(Displayed):
         """Whether the coupling is stored as a sparse matrix."""
         return sp.issparse(self.weights)
 
+    def at_temperature(self, temperature: float) -> MRF:
+        """Return the same model at another temperature: T divides the whole energy."""
+        return replace(self, temperature=temperature)
+
     def transposed(self) -> MRF:
         """Return the same model with the names of the two sides exchanged: mAIS-H is mAIS-V of this."""
         if self.lateral is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,8 @@ import numpy as np
 from ..checks import shown
 from ..display.words import escaped
 from .threads import Tick
+
+logger = logging.getLogger("marginalis")
 
 _PATIENCE = 1.0  # Seconds before a progress bar appears.
 _PAUSE = 0.2  # Seconds between two updates of a progress bar in a notebook.
@@ -33,28 +36,46 @@ def ticker(progress: bool | Tick, label: str) -> Iterator[Tick]:
         yield lambda fraction: None
         return
     update, stop = bar
+    patient = _Patient(update)
+    _open.append(patient)
     try:
-        yield _Patient(update)
+        yield patient
     finally:
+        _open.remove(patient)
         stop()
 
 
 Bar = tuple[Callable[[float, str], None], Callable[[], None]]  # what shows fraction and words, what takes the bar away
 
 
+_open: list[_Patient] = []  # The callbacks whose bars may be seen at this moment.
+
+
+def tell(text: str, *values: object) -> None:
+    """Say what is going on: to the log, as ``logger.info`` does, and beside the progress bar, if there is one."""
+    logger.info(text, *values)
+    for patient in _open:
+        patient.say(text % values)
+
+
 class _Patient:
     """A progress callback that shows its bar, and a short text beside it, only after a delay."""
 
     def __init__(self, update: Callable[[float, str], None]) -> None:
-        self._update, self._born, self._words = update, time.monotonic(), ""
+        self._update, self._born, self._words, self._fraction = update, time.monotonic(), "", 0.0
 
     def __call__(self, fraction: float) -> None:
-        if time.monotonic() - self._born >= _PATIENCE:
-            self._update(fraction, self._words)
+        self._fraction = fraction
+        self._show()
 
     def say(self, words: str) -> None:
         """Set the text beside the bar."""
         self._words = words
+        self._show()
+
+    def _show(self) -> None:
+        if time.monotonic() - self._born >= _PATIENCE:
+            self._update(self._fraction, self._words)
 
 
 def words_of(tick: Tick) -> Callable[[str], None]:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 import zlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from numba import njit
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
+from ..parallel.progress import tell
+
 logger = logging.getLogger("marginalis")
 
+_PATIENCE = 0.8  # Seconds of compilation before it is announced.
 _PACKAGE = Path(__file__).parents[1]
 # Every file that kernels are made of or read constants from; a test follows their imports.
 _OTHERS = (
@@ -49,6 +54,7 @@ class _Cache(FunctionCache):
 
     def __init__(self, function: Callable) -> None:
         super().__init__(function)
+        self._notice: threading.Timer | None = None
         stamp = self._impl.locator.get_source_stamp()
         self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
 
@@ -57,12 +63,19 @@ class _Cache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
-            return super().load_overload(sig, target_context)
+            found = super().load_overload(sig, target_context)
         except Exception as error:  # a file cut short may raise anything
             logger.debug("kernel cache: %r", error)
-            return None
+            found = None
+        if found is None:  # Numba compiles the kernel now.
+            self._notice = threading.Timer(_PATIENCE, _announce)
+            self._notice.daemon = True
+            self._notice.start()
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        if self._notice is not None:
+            self._notice.cancel()
         for last in (False, True):
             try:
                 super().save_overload(sig, data)
@@ -78,6 +91,11 @@ class _Cache(FunctionCache):
             self.flush()
         except Exception as error:
             logger.debug("kernel cache: %r", error)
+
+
+@cache
+def _announce() -> None:
+    tell("compiling kernels for this kind of model, once: about 5 s, which a budget does not count")
 
 
 def kernel(**options: Any) -> Callable[[Callable], Any]:

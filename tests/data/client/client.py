@@ -38,7 +38,7 @@ def files(model: mg.MRF, path: Path) -> mg.MRF | mg.FactorModel:
     return mg.load(str(path), evidence={2: 0})
 
 
-def answers(model: mg.BipartiteMRF) -> None:
+def answers(model: mg.MRF) -> None:
     result: mg.Estimate = mg.estimate(
         model, method="mais", steps=100, chains=100, transition="gibbs", schedule="linear", base="uniform", seed=0,
         engine="auto", threads=None, progress=False, summed=None, resample=None, populations=20,

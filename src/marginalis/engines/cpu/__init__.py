@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from ...parallel.threads import interruptible
@@ -29,12 +28,7 @@ def begin(plan: Plan) -> Begun:
     population = partial(family.Population, plan, prepared)
     kernel = family, plan.method == "ais", _types(prepared.model)
     if kernel not in _compiled:
-        notice = threading.Timer(0.8, _announce)
-        notice.start()
-        try:
-            population(range(0)).advance(0)
-        finally:
-            notice.cancel()
+        population(range(0)).advance(0)
         _compiled.add(kernel)
     return Begun(population, prepared.together, prepared.at_least, plan.method == "ais", prepared.aligned)
 
@@ -42,8 +36,3 @@ def begin(plan: Plan) -> Begun:
 def _types(x: Any) -> Any:
     """Return what a kernel is compiled for: kinds of arrays, and what there is at all."""
     return tuple(map(_types, x)) if isinstance(x, tuple) else getattr(x, "dtype", type(x))
-
-
-@cache
-def _announce() -> None:
-    logger.info("compiling kernels for this kind of model, once: about 5 s, which a budget does not count")

@@ -1,0 +1,245 @@
+"""The one door to F: exact where that is affordable, otherwise estimated to a tolerance.
+
+An exact sum is affordable if it is predicted to take less than a second, or no longer than the budget, or no longer
+than the estimate would. How long the estimate takes is found by running it for a tenth of the time of the exact sum.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+from ..checks import real_number, shown
+from ..display.card import Displayed
+from ..display.words import method_name
+from ..engines.plan import model_digest
+from ..exact import ExactLogZ, Prediction, as_summable, duration, predicted
+from ..files.model_files import load
+from ..models.factors import FactorModel
+from ..models.model import MRF
+from ..options import RunOptions, filled_in, takes_options
+from ..parallel.progress import tell
+from .estimate import Estimate
+from .estimating import estimate
+from .record import Written, finite
+
+_AT_ONCE = 1.0  # Seconds that an exact sum may always take.
+_LONGEST = 3600.0  # Seconds that an exact sum may take if nothing else answers.
+_TRIAL = 0.1  # Part of the time of the exact sum for which an estimate is tried first,
+_LEAST_TRIAL = 0.3  # if that part is at least so many seconds.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FreeEnergy(Written, Displayed):
+    """Free energy F = −ln Z of a model, exact or estimated.
+
+    Exactly one of `exact` and `estimate` is not None: where the numbers come from.
+    """
+
+    variables: int
+    tolerance: float
+    seconds: float
+    model: str  # Digest of the model; empty for models of factors.
+    exact: ExactLogZ | None = None
+    estimate: Estimate | None = None
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def _value(self) -> Any:
+        return self.exact if self.estimate is None else self.estimate
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether F is exact (to 9 digits), not estimated."""
+        return self.estimate is None
+
+    @property
+    def log_z(self) -> float:
+        """ln Z."""
+        return float(self._value if self.estimate is None else self.estimate.log_z)
+
+    @property
+    def free_energy(self) -> float:
+        """F = −ln Z."""
+        return -self.log_z
+
+    @property
+    def free_energy_per_variable(self) -> float:
+        """F/n."""
+        return self.free_energy / max(1, self.variables)
+
+    @property
+    def stderr(self) -> float:
+        """Standard error of F; 0 if F is exact."""
+        return 0.0 if self.estimate is None else self.estimate.stderr
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of F; of no width if F is exact."""
+        return self.interval_at(0.95)
+
+    @property
+    def log_z_interval(self) -> tuple[float, float]:
+        """95 % interval of ln Z; of no width if F is exact."""
+        low, high = self.interval
+        return -high, -low
+
+    def interval_at(self, level: float) -> tuple[float, float]:
+        """Return the interval of F at another level, as 0.99."""
+        if self.estimate is not None:
+            return self.estimate.interval_at(level)
+        return self.free_energy, self.free_energy
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is doubtful about F, in words; nothing if F is exact."""
+        return () if self.estimate is None else self.estimate.warnings
+
+    @property
+    def method(self) -> str:
+        """The exact method or the method of the estimate: ``"elimination"``, ``"mais-v"``."""
+        return str(self._value.method)
+
+    @property
+    def how(self) -> str:
+        """Where F comes from, in one sentence."""
+        if self.exact is not None:
+            return self.exact.how
+        e = self.estimate
+        assert e is not None
+        return f"estimated by {method_name(e.method)} with {e.chains} chains of {e.steps} steps; 95 % interval"
+
+    def __float__(self) -> float:
+        return self.free_energy
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as plain data; what is infinite is None."""
+        low, high = self.interval
+        found = {
+            "log_z": self.log_z,
+            "free_energy": self.free_energy,
+            "free_energy_per_variable": self.free_energy_per_variable,
+            "stderr": finite(self.stderr),
+            "interval": [finite(low), finite(high)],
+            "log_z_interval": [finite(-high), finite(-low)],
+            "exact": self.is_exact,
+            "how": self.how,
+            "tolerance": self.tolerance,
+            "variables": self.variables,
+            "method": self.method,
+        }
+        details = {} if self.estimate is None else self.estimate.to_dict()
+        rest = {"model": self.model, "seconds": self.seconds, "warnings": list(self.warnings)}
+        return {**found, **{k: x for k, x in details.items() if k not in found}, **rest, "remarks": [*self.remarks]}
+
+    def __str__(self) -> str:
+        notes = [f"note: {remark}" for remark in self.remarks]
+        if self.estimate is not None:
+            lines = str(self.estimate).splitlines()
+            numbers = [line for line in lines if not line.startswith("warning: ")]
+            return "\n".join([*numbers, *notes, *(f"warning: {warning}" for warning in self.warnings)])
+        return "\n".join(
+            [
+                f"F = {self.free_energy:.10g}   (exact)",
+                f"ln Z = {self.log_z:.10g}   F/n = {self.free_energy_per_variable:.10g}   n = {self.variables}",
+                f"{self.how}, {self.seconds:.2f} s",
+                *notes,
+            ]
+        )
+
+    def _sketch(self) -> str:
+        return "" if self.estimate is None else self.estimate._sketch()
+
+
+@takes_options(leave_out=("chains",))
+def free_energy(
+    model: Any, tolerance: float = 0.05, budget: float | None = None, **options: Unpack[RunOptions]
+) -> FreeEnergy:
+    """Return the free energy F = −ln Z of a model, as well as it can be had: exact if that is affordable.
+
+    Parameters
+    ----------
+    model
+        A model, see `rbm`, `load`; the path of a model file; anything that `as_model` takes; or a `FactorModel`.
+    tolerance
+        Half the width that the 95 % interval of F may have, if F is estimated.
+    budget
+        Seconds that the answer may take. An exact sum that is predicted to fit is done; an estimate ends when they
+        have gone, and warns if it has missed the tolerance. Compilation, once for a kind of model, is not counted.
+
+    Returns
+    -------
+    FreeEnergy
+        `free_energy`, `log_z`, `stderr`, `interval`, `warnings`; `is_exact` and `how` say where they come from.
+
+    Notes
+    -----
+    The sum is exact if it is predicted to take less than a second, no longer than the budget, or no longer than the
+    estimate would. The run options hold for an estimate; with ``seed=None`` repeated calls show its scatter, with the
+    default seed they return the same number.
+    """
+    begun = time.perf_counter()
+    chosen = filled_in(options, leave_out=("chains",))
+    goal = _positive(tolerance, "tolerance")
+    seconds = math.inf if budget is None else _positive(budget, "budget")
+    given = load(os.fspath(model)) if isinstance(model, str | os.PathLike) else model
+    found = as_summable(given)
+    given_options: Any = {**options, "seed": chosen["seed"]}
+    value = _found(found, goal, None if budget is None else seconds, chosen, given_options)
+    n = given.n_variables if isinstance(given, FactorModel) else found.n_variables
+    digest = model_digest(found) if isinstance(found, MRF) else ""
+    exact, estimated = (value, None) if isinstance(value, ExactLogZ) else (None, value)
+    return FreeEnergy(n, goal, time.perf_counter() - begun, digest, exact, estimated)
+
+
+def _found(
+    model: MRF | FactorModel, goal: float, budget: float | None, chosen: RunOptions, options: Any
+) -> ExactLogZ | Estimate:
+    """Return ln Z or an estimate of it, whichever is taken."""
+    limit = _LONGEST if budget is None else max(budget, _AT_ONCE)
+    try:
+        prediction = predicted(model, threads=chosen["threads"], max_seconds=limit)
+    except ValueError as error:  # too large, or no method applies
+        if isinstance(model, FactorModel):
+            raise type(error)(f"{error}; and there is no estimate: {model.why_not_annealed()}") from None
+        tell("no exact sum: %s", error)
+        return _estimated(model, goal, budget, options)
+    if isinstance(model, FactorModel):
+        return _summed(prediction, chosen)
+    if budget is None and prediction.seconds * _TRIAL > _LEAST_TRIAL:
+        tried = _estimated(model, goal, prediction.seconds * _TRIAL, options)
+        if not tried.warnings and _half_width(tried) <= goal:
+            return tried
+        if not tried.weights.warnings and tried.seconds * (_half_width(tried) / goal) ** 2 < prediction.seconds:
+            return _estimated(model, goal, None, options)
+    try:
+        return _summed(prediction, chosen)
+    except (ValueError, MemoryError) as error:  # rounding may have spoiled the sum
+        tell("no exact sum: %s", error)
+        return _estimated(model, goal, budget, options)
+
+
+def _summed(prediction: Prediction, chosen: RunOptions) -> ExactLogZ:
+    if prediction.seconds > _AT_ONCE:
+        tell("summing exactly, by %s: %s", prediction.how, duration(prediction.seconds))
+    return prediction.run(chosen["progress"])
+
+
+def _estimated(model: MRF, goal: float, budget: float | None, options: Any) -> Estimate:
+    tell("estimating to ± %g%s", goal, "" if budget is None else f" in {budget:.3g} s")
+    return estimate(model, tolerance=goal, budget=budget, **options)
+
+
+def _half_width(found: Estimate) -> float:
+    low, high = found.interval
+    return (high - low) / 2.0
+
+
+def _positive(value: Any, argument: str) -> float:
+    number = real_number(value, argument)
+    if number <= 0.0:
+        raise ValueError(f"{argument} is {shown(value)}; it must be positive")
+    return number
