@@ -36,13 +36,15 @@ def answers():
         "Samples": mg.sample(MODEL, 3000),
         "Curve": mg.estimate(MODEL, record=True, **QUICK).curve,
         "MRF": mg.rbm(RNG.normal(size=(300, 200)), np.zeros(300), np.zeros(200)),
+        "FreeEnergy": mg.free_energy(MODEL),
+        "Weights": mg.Weights(RNG.normal(size=500)),
         "FactorModel": mg.FactorModel((2, 3), ((0, 1),), (np.zeros((2, 3)),)),
     }
 
 
 NAMES = [
-    "Audit", "Estimate", "Bounds", "Difference", "Along", "Thermodynamics", "LogLikelihood", "LogLikelihoods",
-    "Expectations", "Estimates", "Samples", "Curve", "MRF", "FactorModel",
+    "Audit", "Estimate", "Bounds", "Difference", "Along", "Thermodynamics", "LogLikelihood", "LogLikelihoods", "Expectations",
+    "Estimates", "Samples", "Curve", "MRF", "FactorModel", "FreeEnergy", "Weights",
 ]  # fmt: skip
 
 
@@ -61,7 +63,7 @@ def test_cards_are_small_and_sound(answers, name):
     assert len(html) < 20_000
     body = re.sub(r"<style>.*?</style>", "", html).replace("&nbsp;", " ")
     tree = ElementTree.fromstring(body)
-    assert (tree.find("svg") is not None) == (name not in ("Estimates", "Samples", "FactorModel"))
+    assert (tree.find("svg") is not None) == (name not in ("Estimates", "Samples", "FactorModel", "FreeEnergy"))
     assert "".join(tree.find("div/b").itertext())
 
 

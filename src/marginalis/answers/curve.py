@@ -34,6 +34,11 @@ class LogZRows:
         """ln Z of every row."""
         return np.array([row.log_z for row in self.weights])
 
+    @property
+    def free_energy(self) -> Array:
+        """F = −ln Z of every row."""
+        return -self.log_z
+
     @cached_property
     def stderr(self) -> Array:
         """Standard error of every ln Z, by the delta method."""
@@ -59,9 +64,19 @@ class Curve(LogZRows, Written, Displayed):
     ess_of = "chains"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a row for every β as plain data."""
-        columns = zip(self.betas.tolist(), self.log_z.tolist(), self.stderr.tolist(), strict=True)
-        return {"rows": [{"beta": b, "log_z": z, "stderr": finite(e)} for b, z, e in columns], "log_z0": self.log_z0}
+        """Return ln Z(β) as plain data: a row for each β."""
+        columns = zip(self.betas, self.log_z, self.stderr, self.intervals, strict=True)
+        rows = [
+            {
+                "beta": float(beta),
+                "log_z": float(z),
+                "free_energy": -float(z),
+                "stderr": finite(float(error)),
+                "interval": [finite(-float(x)) for x in interval[::-1]],
+            }
+            for beta, z, error, interval in columns
+        ]
+        return {"rows": rows, "log_z0": self.log_z0}
 
     def __str__(self) -> str:
         steps, chains = self.log_weights.shape

@@ -36,6 +36,7 @@ class Estimate(Answer):
     fingerprint: str
     curve: Curve | None = None  # ln Z(β) along the way, if it was recorded
     notes: tuple[str, ...] = ()  # what else there is to warn of
+    hints: tuple[str, ...] = ()  # what else to know: not kept in files
 
     @property
     def log_weights(self) -> Array:
@@ -66,6 +67,9 @@ class Estimate(Answer):
     def free_energy(self) -> float:
         """F̂ = −ln Ẑ."""
         return -self.log_z
+
+    def __float__(self) -> float:
+        return self.free_energy
 
     @property
     def free_energy_per_variable(self) -> float:
@@ -117,9 +121,9 @@ class Estimate(Answer):
     def remarks(self) -> tuple[str, ...]:
         """What else to know about the numbers, in words; no reason for doubt."""
         low, high = self.interval
-        found: tuple[str, ...] = ()
+        found = self.hints
         if 0.0 < self.stderr <= self.unseen:
-            found = (
+            found += (
                 f"the {self.chains} chains agree so well that the error is that of what none of them has met: states "
                 f"that the base hardly ever starts from may have a share of {self.unseen:.1g} in Z",
             )

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from ..checks import Array, yes_or_no
 from ..engines.plan import Plan, make_plan
 from ..engines.recorder import Recorder
+from ..exact import duration, predicted
+from ..models.layered import as_model
 from ..options import RunOptions, filled_in, plan_options, takes_options
 from ..planning.choose import Panel, fitted, is_left_to_us
 from ..planning.pilots import plan_with_pilots
@@ -24,6 +26,10 @@ from .estimate import Estimate, run_plan
 logger = logging.getLogger("marginalis")
 
 _RECORD_BYTES = 1 << 28
+_OPERATIONS_PER_SECOND = 1e10  # Of one core, cautiously, for telling how long an estimate takes.
+_WORTH_A_HINT = 0.5  # Seconds of an estimate from which a faster exact sum is looked for.
+_MUCH_FASTER = 0.2  # Part of the time of the estimate that the exact sum may take to be mentioned.
+_LARGEST_HINTED = 5000  # Variables of a model above which looking for an exact sum takes too long.
 
 
 @takes_options()
@@ -64,7 +70,8 @@ def estimate_knowing(
         if chosen["chains"] is not None or record:
             raise ValueError("tolerance chooses the chains itself: leave out chains and record (a plot of the curve)")
         with open_session(chosen, "to tolerance", model) as session:
-            return to_tolerance(model, tolerance, budget, session, rows, **plan_options(chosen))
+            result = to_tolerance(model, tolerance, budget, session, rows, **plan_options(chosen))
+        return replace(result, hints=_exact_hint(model, result, session.threads))
     if budget is not None:
         raise ValueError("budget goes with tolerance")
     with open_session(chosen, str(chosen["method"]), model) as session:
@@ -89,7 +96,22 @@ def estimate_knowing(
         betas = plan.betas[recorder.steps]
         log_weights = recorder.log_weights + betas[:, None] * plan.path.exact_log_ratio
         result = replace(result, curve=Curve(betas, log_weights, result.log_z0, result.unseen))
-    return result.took(time.perf_counter() - begin)
+    hints = _exact_hint(model, result, session.threads)
+    return replace(result, hints=hints).took(time.perf_counter() - begin)
+
+
+def _exact_hint(model: Any, result: Estimate, threads: int) -> tuple[str, ...]:
+    """Return a remark where an exact sum would take much less time than the estimate is predicted to take."""
+    model = as_model(model)
+    entries = model.n_edges if model.is_sparse else model.weights.size
+    seconds = result.chains * result.steps * (2.0 * entries + 60.0 * model.n_features) / _OPERATIONS_PER_SECOND
+    if seconds < _WORTH_A_HINT * threads or model.n_variables > _LARGEST_HINTED:
+        return ()
+    try:
+        exact = predicted(model, threads=threads, max_seconds=_MUCH_FASTER * seconds / threads).seconds
+    except ValueError:  # no method is so fast
+        return ()
+    return (f"an exact sum takes {duration(exact)}: mg.free_energy(model), marginalis free-energy",)
 
 
 def recorded_steps(plan: Plan) -> NDArray[np.int64]:

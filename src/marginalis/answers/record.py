@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
 from .. import __version__
-from ..checks import real_number, shown, whole
+from ..checks import a_kind, real_number, shown, whole
 from ..display.card import Displayed
 from ..engines.plan import Plan, model_digest
 
@@ -198,6 +198,20 @@ def data_frame(rows: Any, **options: Any) -> Any:
     except ImportError:
         raise ValueError("to_dataframe needs pandas: pip install pandas") from None
     return pandas.DataFrame(rows, **options)
+
+    def to_xarray(self) -> Any:
+        """Return an answer of many rows, a curve say, as an xarray Dataset along their first column. Needs xarray."""
+        try:
+            xarray = importlib.import_module("xarray")
+        except ImportError:
+            raise ValueError("to_xarray needs xarray: pip install xarray") from None
+        data = self.to_dict()
+        rows = [_flat(row) for row in data.pop("rows", [])]
+        if not rows:
+            raise ValueError(f"{a_kind(self)} has one row only: see to_dict and to_dataframe")
+        along, *names = rows[0]
+        columns = {name: (along, [row[name] for row in rows]) for name in names}
+        return xarray.Dataset(columns, {along: [row[along] for row in rows]}, _flat(data))
 
 
 class Answer(Written, Displayed):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import marginalis
 
 from .words import escaped, printable
 
@@ -30,6 +33,14 @@ class Displayed:
     """
 
     _is_table = False  # whether the text is one, whose columns want a font of equal widths
+
+    def summary(self) -> str:
+        """Return the text that `print` shows."""
+        return str(self)
+
+    def plot(self, **options: Any) -> Any:
+        """Return the figure of `marginalis.plots` that shows this; its options are passed on."""
+        return marginalis.plots.draw(self, **options)
 
     def __repr__(self) -> str:
         return printable("\n".join(_shortened(str(self).splitlines())))

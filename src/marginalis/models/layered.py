@@ -29,9 +29,10 @@ def rbm(
     visible_precision: ArrayLike | None = None,
     hidden_precision: ArrayLike | None = None,
 ) -> MRF:
-    """Restricted Boltzmann machine with weights of shape |V| × |H|.
+    """Restricted Boltzmann machine of spins −1 and +1, or of 0/1 units with ``units="binary"``.
 
-    `units` is one word or a pair (visible, hidden): ``"spin"`` (−1, +1), ``"binary"`` (0, 1),
+    The weights have the shape |V| × |H|. `units` is one word or a pair (visible, hidden): ``"spin"`` (−1, +1; the
+    default), ``"binary"`` (0, 1),
     ``"categorical:q"`` (one-hot: q rows or columns of the weights, and q biases, per variable) or
     ``"gaussian"`` with precision γ (1 by default); `ReLU` or `dReLU`, as in ``("spin", mg.ReLU(gamma))``; or a kind of
     your own (see `models.units`).

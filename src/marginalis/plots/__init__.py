@@ -7,7 +7,7 @@ where there are several panels), they draw there and return what was given.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,11 @@ from ..answers.audit import Audit
 from ..answers.bounds import Bounds
 from ..answers.estimate import Estimate
 from ..answers.exact_curve import ExactCurve
+from ..answers.free_energy import FreeEnergy
 from ..answers.likelihood import LogLikelihood
 from ..answers.likelihoods import LogLikelihoods
 from ..answers.thermodynamics import Thermodynamics
+from ..checks import a_kind
 from ..display.sketch import COLOURS as COLOURS
 from ..display.words import decimals, method_name
 from ..files.atomic import write_whole
@@ -292,6 +294,28 @@ def model(model: MRF, *, ax: Any = None) -> Any:
     with _panels(ax, 4.2, legend=False) as (axes,):
         pictures.draw_model(axes, model)
     return axes.figure if ax is None else ax
+
+
+def draw(answer: Any, **options: Any) -> Any:
+    """Draw the figure that shows an answer or a model best; `options` are those of its function here."""
+    if isinstance(answer, FreeEnergy):
+        if answer.estimate is None:
+            return answers({answer.method: (answer.free_energy, *answer.interval)}, **options)
+        answer = answer.estimate
+    for kind, function in _FIGURES.items():
+        if isinstance(answer, kind):
+            return function(answer, **options)
+    raise ValueError(f"there is no figure of {a_kind(answer)}")
+
+
+_FIGURES: dict[type, Callable[..., Any]] = {
+    Estimate: weights,
+    Bounds: works,
+    Thermodynamics: thermodynamics,
+    LogLikelihood: likelihood,
+    LogLikelihoods: likelihoods,
+    MRF: model,
+}
 
 
 def answers(values: Mapping[str, tuple[float, float, float]], *, exact: float | None = None, ax: Any = None) -> Any:

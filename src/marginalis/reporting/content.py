@@ -46,19 +46,24 @@ def _answer(report: Report) -> str:
     """Return what is seen first: F, how sure, and all answers on one line of numbers."""
     e, exact = report.estimate, report.exact
     lines = [f'<header><p class="faint">Free energy F = −ln Z of</p><h1>{escaped(report.title)}</h1>']
+    if exact is not None:
+        lines.append(f'<p class="value">F = {-exact:.10g}</p>')
+        n = report.model.n_variables
+        facts = [escaped(exact.how), f"ln Z = {float(exact):.10g}", f"F/n = {-exact / max(1, n):.10g}, n = {n}"]
+        if e is None:
+            facts.append("no estimate was needed")
+        lines.append(_facts(facts))
     if e is not None:
         digits, (low, high) = decimals(e.stderr), e.interval
-        error = f" ± {e.stderr:.{digits}f}" if math.isfinite(e.stderr) else ""
-        lines.append(f'<p class="value">F = {e.free_energy:.{digits}f}{error}</p>')
-        facts = [
-            f"95 % interval {low:.{digits}f} to {high:.{digits}f}" if math.isfinite(high) else "error not known",
-            f"ln Z = {e.log_z:.{digits}f}",
-            f"F/n = {e.free_energy_per_variable:.{digits + 2}f}, n = {e.variables}",
-            *([] if exact is None else [f"<b>exact F = {-exact:.{digits + 2}f}</b>"]),
-        ]
-        lines.append(f'<ul class="facts">{"".join(f"<li>{fact}</li>" for fact in facts)}</ul>')
-    else:
-        lines.append(f'<p class="value">F = {report.free_energy:.10g}</p><p>exact: no estimate was needed</p>')
+        value = f"F = {e.free_energy:.{digits}f}" + (f" ± {e.stderr:.{digits}f}" if math.isfinite(e.stderr) else "")
+        facts = [f"95 % interval {low:.{digits}f} to {high:.{digits}f}" if math.isfinite(high) else "error not known"]
+        if exact is None:
+            lines.append(f'<p class="value">{value}</p>')
+            per_variable = f"F/n = {e.free_energy_per_variable:.{digits + 2}f}, n = {e.variables}"
+            facts += [f"ln Z = {e.log_z:.{digits}f}", per_variable]
+        else:
+            facts = [f"estimate: {value}", *facts]
+        lines.append(_facts(facts))
     elsewhere = {remark for remarks in report.remarks().values() for remark in remarks}
     doubts = [warning for warning in report.warnings if warning not in elsewhere]
     lines += _warnings(doubts)
@@ -69,6 +74,10 @@ def _answer(report: Report) -> str:
         exactly = None if exact is None else -float(exact)
         lines.append(_figure(lambda: plots.answers(report.said(), exact=exactly), what))
     return "\n".join([*lines, "</header>"])
+
+
+def _facts(facts: Sequence[str]) -> str:
+    return f'<ul class="facts">{"".join(f"<li>{fact}</li>" for fact in facts)}</ul>'
 
 
 def _model(report: Report) -> list[str]:

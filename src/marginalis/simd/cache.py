@@ -22,7 +22,7 @@ _PATIENCE = 0.8  # Seconds of compilation before it is announced.
 _PACKAGE = Path(__file__).parents[1]
 # Every file that kernels are made of or read constants from; a test follows their imports.
 _OTHERS = (
-    "exact/contraction.py",
+    "exact/contraction_kernel.py",
     "exact/kernel.py",
     "exact/pfaffian_kernel.py",
     "exact/planar.py",
