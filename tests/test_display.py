@@ -43,7 +43,8 @@ def answers():
 
 
 NAMES = [
-    "Audit", "Estimate", "Bounds", "Difference", "Along", "Thermodynamics", "LogLikelihood", "LogLikelihoods", "Expectations",
+    "Audit", "Estimate", "Bounds", "Difference", "Along", "Thermodynamics", "LogLikelihood", "LogLikelihoods",
+    "Expectations",
     "Estimates", "Samples", "Curve", "MRF", "FactorModel", "FreeEnergy", "Weights",
 ]  # fmt: skip
 
