@@ -117,7 +117,7 @@ def _chosen(states: FinalStates, n: int, seed: int) -> Samples:
         f"{len(np.unique(found))} of them different"
     )
     notes = (note, *states.estimate.warnings, *states.doubts)
-    return Samples(rows, False, "annealing", notes, _labels(states.plan.model))
+    return Samples(rows, False, "annealing", notes, _labels(states.plan.path.model))
 
 
 def _labels(model: MRF) -> tuple[Any, ...]:
