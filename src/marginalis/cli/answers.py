@@ -295,4 +295,4 @@ def _summed_out(model: MRF) -> int:
 
 
 def _facts(model: MRF) -> dict[str, Any]:
-    return {**describe.facts(model), "mais_is": make_plan(model).method, "exact": _exact_way(model)}
+    return {**describe.facts(model), "mais_is": make_plan(model).method_name, "exact": _exact_way(model)}
