@@ -29,7 +29,7 @@ LAYERS = (
     ("__main__",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-LONGEST = 420  # lines: one concept a file, about 400
+LONGEST = 470  # lines: one concept a file, about 400; more only if cutting it would cut a concept
 
 
 def module_name(path):
