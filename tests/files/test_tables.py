@@ -52,7 +52,7 @@ def test_bad_data_files(tmp_path, monkeypatch):
     refused("ragged.csv", "number of columns changed")
     (tmp_path / "words.csv").write_text("1,2\n1,two\n")
     refused("words.csv", "could not convert")
-    refused("data.txt", "must end in .npy, .npz or .csv")
+    refused("data.txt", "must end in .npy, .npz, .csv, .h5")
     np.save(tmp_path / "large.npy", np.ones((3, 3)))
     monkeypatch.setattr(archive, "MAX_BYTES", 100)
     refused("large.npy", "the limit is")
