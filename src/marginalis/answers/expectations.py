@@ -19,16 +19,18 @@ from ..checks import Array, one_line, whole, yes_or_no
 from ..display import sketch
 from ..display.words import decimals
 from ..engines.plan import model_digest
-from ..exact import ModelTooLarge
+from ..exact import ModelTooLarge, exact_log_z
 from ..models.factors import FactorModel
 from ..models.forms import Indices
 from ..models.layered import as_factors, as_model
+from ..models.model import MRF
 from ..options import RunOptions, filled_in, plan_options, takes_options
 from ..running.session import open_session
 from .estimate import Estimate
 from .exact_means import exact_means, factor_marginals
 from .features import Features, Function, evaluated, named_functions
 from .final_states import FinalStates, final_states
+from .gradient import Gradient, gradient_of
 from .record import Answer, Record, data_frame, finite, plain_name
 from .unseen import reach_of_function, reaches_of_means, reaches_of_products
 
@@ -59,6 +61,7 @@ class Expectations(Answer):
     source: str  # "annealing", or the exact way
     estimate: Estimate | None = None  # of F, from the same chains; None where the means are exact
     notes: tuple[str, ...] = ()
+    model: MRF | None = None  # None of a model of factors
     _is_table = True
 
     @property
@@ -110,6 +113,23 @@ class Expectations(Answer):
             up = min(max((self.means[first] - low) / (high - low), 0.0), 1.0)
             found.append((np.array([1.0 - up, up]), np.full(2, self.mean_errors[first] / (high - low))))
         return found
+
+    @cached_property
+    def log_z(self) -> float:
+        """ln Z of the model: exact, or from the same chains."""
+        if self.estimate is not None:
+            return self.estimate.log_z
+        if self.model is None:
+            raise ValueError("log_z of a model of factors: use exact_log_z")
+        return float(exact_log_z(self.model))
+
+    def gradient(self) -> Gradient:
+        """Return ∂ ln Z by biases and couplings, in the shapes of the model, with standard errors."""
+        if self.model is None:
+            raise ValueError("a model of factors has no biases and couplings: there is no gradient by them")
+        return gradient_of(
+            self.model, self.means, self.mean_errors, self.pairs, self.correlations, self.correlation_errors
+        )
 
     def to_dataframe(self) -> Any:
         """Return a pandas DataFrame: a row for every mean, product along a coupling and function."""
@@ -237,7 +257,7 @@ def expectations(
         found = exact_means(model, what, wanted, _ANY if exact else _CHEAP, _ANY if exact else _CHEAP_TABLES)
         if found is not None:
             record = _exact_record(model_digest(model), model.n_variables, found.way, begin)
-            return _exactly(what, found.features, found.products, found.functions, record)
+            return _exactly(what, found.features, found.products, found.functions, record, model)
         if exact:
             raise ModelTooLarge(
                 "exact means take the enumeration of a side, a sparse graph of low width, a planar graph or a torus "
@@ -249,7 +269,7 @@ def expectations(
         raise ValueError("the model has no couplings: there is nothing to anneal; leave out exact=False and functions")
     with open_session(chosen, "expectations", model) as session:
         states = final_states(model, moves, session, plan_options(chosen))
-    return _from_chains(states, what, wanted).took(time.perf_counter() - begin)
+    return _from_chains(states, model, what, wanted).took(time.perf_counter() - begin)
 
 
 def _exact_record(digest: str, variables: int, way: str, begin: float) -> Record:
@@ -269,7 +289,7 @@ def _exact_record(digest: str, variables: int, way: str, begin: float) -> Record
 
 
 def _exactly(
-    what: Features, means: Array, products: Array, functions: Mapping[str, Array], record: Record
+    what: Features, means: Array, products: Array, functions: Mapping[str, Array], record: Record, model: MRF | None
 ) -> Expectations:
     return Expectations(
         means=means,
@@ -282,6 +302,7 @@ def _exactly(
         features=what,
         record=record,
         source=record.method.removeprefix("exact, by "),
+        model=model,
     )
 
 
@@ -297,11 +318,11 @@ def _of_factors(model: FactorModel, exact: bool | None, has_functions: bool, beg
     values = np.broadcast_to([0.0, 1.0], (len(owners), 2))
     what = Features(model.labels, owners, states, values, np.zeros((0, 2), dtype=np.int64))
     record = _exact_record("factors", model.n_variables, "elimination", begin)
-    return _exactly(what, np.concatenate([np.zeros(0), *marginals]), np.zeros(0), {}, record)
+    return _exactly(what, np.concatenate([np.zeros(0), *marginals]), np.zeros(0), {}, record, None)
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _from_chains(states: FinalStates, what: Features, functions: dict[str, Function]) -> Expectations:
+def _from_chains(states: FinalStates, model: MRF, what: Features, functions: dict[str, Function]) -> Expectations:
     moves, chains, _ = states.visible.shape
     units = states.model.natural.hidden_units
     own, rows = (np.empty((states.model.n_features, moves, chains)) for _ in range(2))
@@ -344,4 +365,5 @@ def _from_chains(states: FinalStates, what: Features, functions: dict[str, Funct
         source="annealing",
         estimate=states.estimate,
         notes=states.doubts,
+        model=model,
     )

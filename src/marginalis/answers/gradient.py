@@ -1,0 +1,71 @@
+"""The gradient of ln Z by the parameters of a model: its mean values, in the shapes of the model.
+
+ln Z of E = −(b·v + c·h + vᵀWh + …)/T has the derivatives ⟨v_i⟩/T, ⟨h_j⟩/T and ⟨v_i h_j⟩/T.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..checks import Array
+from ..models.forms import Indices
+from ..models.model import MRF
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient:
+    """∂ ln Z by every parameter, each in the shape that the model has it in, with standard errors.
+
+    Couplings have derivatives where the model has some. `lateral` are the couplings among the visible features, None if
+    there are none; each stands there twice, and so does its derivative.
+    """
+
+    weights: Any
+    visible_bias: Array
+    hidden_bias: Array
+    lateral: Any
+    weights_error: Any
+    visible_bias_error: Array
+    hidden_bias_error: Array
+    lateral_error: Any
+
+
+def gradient_of(
+    model: MRF, means: Array, mean_errors: Array, pairs: Indices, products: Array, errors: Array
+) -> Gradient:
+    """Return the gradient from mean values in the caller's order.
+
+    Raises a ValueError where the dense matrix of an RBM holds zeros: the products of what they couple are not among the
+    means. In a matrix that was made from a graph they are no couplings.
+    """
+    sides = model.split
+    is_rbm = model.lateral is None and model.layout is None and sides.visible.max() < sides.hidden.min()
+    if is_rbm and not sp.issparse(model.weights) and not model.weights.all():
+        count = int((model.weights == 0.0).sum())
+        raise ValueError(
+            f"weights has {count} zeros, by which nothing is known of ln Z: make the matrix sparse if they stay zero, "
+            "or put 1e-300 in their place"
+        )
+    at_v, at_h = model.callers_features()
+    n = len(means)
+    found = []
+    for x, products_of in ((means, products), (mean_errors, errors)):
+        table = sp.csr_array((products_of / model.temperature, (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+        table = sp.csr_array(table + table.T)
+        weights = _like(model.weights, table[at_v][:, at_h])
+        lateral = None if model.lateral is None else _like(model.lateral, table[at_v][:, at_v])
+        found.append((weights, x[at_v] / model.temperature, x[at_h] / model.temperature, lateral))
+    return Gradient(*found[0], *found[1])
+
+
+def _like(matrix: Any, table: Any) -> Any:
+    """Return the entries of a sparse table where a matrix has some, dense or sparse as it is."""
+    if not sp.issparse(matrix):
+        return np.where(matrix != 0.0, table.toarray(), 0.0)
+    links = sp.coo_array(matrix)
+    values = np.asarray(table[links.coords[0], links.coords[1]]).ravel()
+    return sp.csr_array((values, links.coords), shape=matrix.shape)
