@@ -11,7 +11,7 @@ from ..random import KEY_STEPS, MASK, MULTIPLIERS
 from .functions import evens_first, exp2_nonpositive, high_half, low_half
 from .vector import minus_absolute, splat
 
-CALLED = {"nogil": True, "error_model": "numpy"}
+CALLED = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 INLINE = {**CALLED, "forceinline": True}
 TILE = 4  # units per Philox call
 FLUSH = 16  # tiles per logarithm: a product of 64 factors in [1, 2] stays in float32 range

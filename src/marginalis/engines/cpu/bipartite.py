@@ -19,10 +19,11 @@ from .population import Prepared, chains_together
 
 
 class Model(NamedTuple):
-    """A plan in the kernel's terms, spins throughout; what is None is left out when the kernel is compiled."""
+    """A plan in the kernel's terms, spins throughout; what is None is left out when the kernel is compiled.
 
-    flips: tuple[np.ndarray, ...] | None  # weights as the Metropolis sweeps read them
-    sweeps: int
+    Its fields are arguments of the kernel, in this order.
+    """
+
     up: tuple[np.ndarray, ...]  # weights into the summed-out side
     down: tuple[np.ndarray, ...]  # weights into the sampled side
     slope_v: np.ndarray
@@ -33,7 +34,8 @@ class Model(NamedTuple):
     differences: Array  # β_k − β_{k−1}
     seed: np.uint64
     sides: tuple[int, int]
-    mixture: Any  # `tables.Components`, or None
+    flips: tuple[np.ndarray, ...] | None  # weights as the Metropolis sweeps read them
+    sweeps: int
 
 
 def is_bipartite(plan: Plan) -> bool:
@@ -53,21 +55,19 @@ def prepare(plan: Plan) -> Prepared:
     dtype = np.float32 if plan.placement.precision == "single" else np.float64
     up, down = pack(path.weights, dtype), pack(path.weights.T, dtype)
     flips = pack_flips(path.weights, up, dtype) if plan.move.kind == "metropolis" else None
-    model = laid_out(plan, path, dtype, up, down, flips)
+    model = Model._make((*laid_out(plan, path, dtype, up, down), flips, plan.move.sweeps))
     return prepared(plan, path, model, 2 + 20 * plan.move.sweeps, np.dtype(dtype).itemsize)
 
 
-def laid_out(plan: Plan, path: SignedPath, dtype: type, up: Any, down: Any, flips: Any = None) -> Model:
-    """Return a plan in the kernel's terms, with these couplings."""
+def laid_out(plan: Plan, path: SignedPath, dtype: type, up: Any, down: Any) -> tuple[Any, ...]:
+    """Return what a `Model` begins with, the couplings to the sides, with which `tables.Model` begins, too."""
 
     def pad(x: Array) -> np.ndarray:
         return np.pad(x, (0, -len(x) % TILE)).astype(dtype)
 
     base, swap = plan.path.start, plan.path.is_turned
     uniform = base.is_uniform
-    return Model(
-        flips,
-        plan.move.sweeps,
+    return (
         up,
         down,
         pad(path.slope_v),
@@ -78,11 +78,10 @@ def laid_out(plan: Plan, path: SignedPath, dtype: type, up: Any, down: Any, flip
         np.diff(plan.betas),
         np.uint64(plan.chains.seed),
         (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN),
-        None,
     )
 
 
-def prepared(plan: Plan, path: SignedPath, model: Model, per_entry: int, bytes_per_unit: float) -> Prepared:
+def prepared(plan: Plan, path: SignedPath, model: Any, per_entry: int, bytes_per_unit: float) -> Prepared:
     """Return what populations of a plan share, at so many multiply-adds for each coupling."""
     entries = path.weights.nnz if sp.issparse(path.weights) else path.weights.size
     variables = plan.path.end.n_variables
@@ -108,7 +107,7 @@ class Population(population.Population):
 
     def _carry(self, to_step: int) -> None:
         anneal_blocks(
-            self.prepared.model,
+            *self.prepared.model,
             self.first,
             self.spins_v,
             self.spins_h,

@@ -57,11 +57,17 @@ def _draw_all(v, block, chain, step, side, k0, k1):
             store(v, at, draw_spin(a, boltzmann(a), words[m]))
 
 
-@njit(nogil=True, error_model="numpy")
-def _anneal(
-    flips, sweeps, up, down, slope_v, slope_h, base_v, base_h, betas, differences, seed, sides,
+@kernel(error_model="numpy")
+def anneal_blocks(
+    up, down, slope_v, slope_h, base_v, base_h, betas, differences, seed, sides, flips, sweeps,
     first_chain, v, h, log_weights, joint, from_step, to_step, fresh,
 ):  # fmt: skip
+    """Carry the blocks in v, h, log_weights and joint from one step of 0 … K to another.
+
+    The first line of arguments is a `bipartite.Model`, each field an argument of its own so that the code for what is
+    None is left out. v is first drawn from the base if `fresh` is 1. `log_weights` are those of mAIS; `joint`, of the
+    same shape, takes those of AIS along the same path, or is None.
+    """
     steps = len(betas) - 1
     k0, k1 = seed & LOW, seed >> WORD
     side_v, side_h = uint64(sides[0]), uint64(sides[1])
@@ -134,18 +140,3 @@ def _anneal(
                 for block in range(first, first + together):
                     chain = lane_numbers() + uint64(first_chain + block * LANES)
                     _draw_all(v, block, chain, uint64(k), side_v, k0, k1)
-
-
-@kernel(error_model="numpy")
-def anneal_blocks(model, first_chain, v, h, log_weights, joint, from_step, to_step, fresh):
-    """Carry the blocks in v, h, log_weights and joint from one step of 0 … K to another.
-
-    `model` is a `population.Model`. v is first drawn from the base if `fresh` is 1. `log_weights` are those of
-    mAIS; `joint`, of the same shape, takes those of AIS along the same path. Flips, bases and `joint` are None
-    or not at compile time.
-    """
-    _anneal(
-        model.flips, model.sweeps, model.up, model.down, model.slope_v, model.slope_h, model.base_v, model.base_h,
-        model.betas, model.differences, model.seed, model.sides,
-        first_chain, v, h, log_weights, joint, from_step, to_step, fresh,
-    )  # fmt: skip

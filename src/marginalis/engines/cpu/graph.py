@@ -327,7 +327,7 @@ class Population(population.Population):
 
     def _carry(self, to_step: int) -> None:
         anneal_graph(
-            self.prepared.model,
+            *self.prepared.model,
             self.first,
             self.x,
             self.scratch,

@@ -49,69 +49,6 @@ def _draw_component(end, drawn, beta, k, chain, k0, k1, x, at, at_z, scratch):
     draw_state(scratch, 0, 0, drawn.components, beta, scratch, at_start, most, total, word, x, at_z)
 
 
-@njit(nogil=True, error_model="numpy")
-def _anneal(
-    visible, hidden, up, up0, before, after, dense, into0, inner, inner0, tied, slope_v, slope_h, base_v, base_h,
-    betas, differences, seed, sides, mixture, drawn,
-    first_chain, x, scratch, room, rises, log_weights, joint, from_step, to_step, fresh,
-):  # fmt: skip
-    steps = len(betas) - 1
-    k0, k1 = seed & LOW, seed >> WORD
-    side_v, side_h = uint64(sides[0]), uint64(sides[1])
-    together = _together(before, into0, room)
-    in_front = len(slope_v)  # units before the summed-out ones
-    if drawn is not None:
-        in_front = len(slope_v) + len(drawn.own)
-    for first in range(0, x.shape[0], together):
-        last = min(first + together, x.shape[0])
-        for block in range(first, last):
-            chain = lane_numbers() + uint64(first_chain + block * LANES)
-            at = block * x.shape[1] * LANES
-            if fresh == 1:  # from the base, whose units are independent: β = 0 leaves the couplings out
-                sweep(
-                    visible, None, after, None, None, None, None, slope_v, base_v, betas[0] - betas[0], 0, chain,
-                    side_v, k0, k1, x, at, scratch,
-                )  # fmt: skip
-            if fresh:
-                store(rises, block * LANES, energy(before, inner, slope_v, x, at))
-        ready = -1 if room is None else begin_tables(room, dense, x, first, last)
-        for k in range(from_step + 1, to_step + 1):
-            difference = differences[k - 1]
-            for block in range(first, last):
-                chain = lane_numbers() + uint64(first_chain + block * LANES)
-                at = block * x.shape[1] * LANES
-                rise_v = load(rises, block * LANES)
-                if drawn is not None:  # the component that the chain is in lets go of v
-                    rise_v = rise_v - _own_logit(drawn, x, at, at + len(slope_v) * LANES, scratch)
-                weight, on_joint = sum_out(
-                    hidden, up, up0, slope_h, base_h, betas, k, difference, joint, chain, side_h, k0, k1, x, at,
-                    at + in_front * LANES, scratch, load(log_weights, block * LANES) + rise_v * difference,
-                )  # fmt: skip
-                if mixture is not None:  # its component is one more summed-out variable, without an h of its own
-                    without = weight
-                    weight, _ = sum_out(
-                        mixture.side, mixture.up, mixture.up0, mixture.slope, mixture.base, betas, k, difference, None,
-                        chain, uint64(MIXTURE), k0, k1, x, at, at + (len(slope_v) + len(slope_h)) * LANES, scratch,
-                        weight,
-                    )  # fmt: skip
-                    if joint is not None:
-                        store(joint, block * LANES, load(joint, block * LANES) + (weight - without))
-                store(log_weights, block * LANES, weight)
-                if joint is not None:
-                    store(joint, block * LANES, load(joint, block * LANES) + (rise_v + on_joint) * difference)
-            if k < steps:
-                chain = lane_numbers() + uint64(first_chain + first * LANES)
-                at = first * x.shape[1] * LANES  # a drawn component goes with one block at a time
-                if drawn is not None:
-                    _draw_component(0, drawn, betas[k], k, chain, k0, k1, x, at, at + len(slope_v) * LANES, scratch)
-                _sweep_blocks(
-                    visible, before, after, dense, room, ready, into0, inner, inner0, tied, slope_v, base_v, betas[k],
-                    k, chain, side_v, k0, k1, x, first, last, scratch, rises,
-                )  # fmt: skip
-                if drawn is not None:
-                    _draw_component(1, drawn, betas[k], k, chain, k0, k1, x, at, at + len(slope_v) * LANES, scratch)
-
-
 def _together(before, into0, room):
     """How many blocks of chains are swept side by side."""
     raise NotImplementedError
@@ -179,17 +116,70 @@ def _sweep_many_blocks(
 
 
 @kernel(error_model="numpy")
-def anneal_graph(model, first_chain, x, scratch, room, rises, log_weights, joint, from_step, to_step, fresh):
+def anneal_graph(
+    visible, hidden, up, up0, before, after, dense, into0, inner, inner0, tied, slope_v, slope_h, base_v, base_h,
+    betas, differences, seed, sides, mixture, drawn,
+    first_chain, x, scratch, room, rises, log_weights, joint, from_step, to_step, fresh,
+):  # fmt: skip
     """Carry blocks of chains from one step of 0 … K to another.
 
-    `model` is a `graph.Model`; `x` holds the states, `rises` the slope in β of −E_k at them (the terms
-    with h aside), `log_weights` those of mAIS and `joint`, if it is not None, those of AIS along the same path.
-    `room` has indices, sums and tables for `graph_tables`, or is None as `model.dense` is, which it reads.
+    The first two lines of arguments are a `graph.Model`; `x` holds the states, `rises` the slope in β of −E_k at them
+    (the terms with h aside), `log_weights` those of mAIS and `joint`, if it is not None, those of AIS along the same
+    path. `room` has indices, sums and tables for `graph_tables`, or is None as `dense` is, which it reads.
     `fresh` is 1 if the states are first to be drawn from the base, 2 if they were put there, 0 later on.
     """
-    _anneal(
-        model.visible, model.hidden, model.up, model.up0, model.before, model.after, model.dense, model.into0,
-        model.inner, model.inner0, model.tied, model.slope_v, model.slope_h, model.base_v, model.base_h, model.betas,
-        model.differences, model.seed, model.sides, model.mixture, model.drawn,
-        first_chain, x, scratch, room, rises, log_weights, joint, from_step, to_step, fresh,
-    )  # fmt: skip
+    steps = len(betas) - 1
+    k0, k1 = seed & LOW, seed >> WORD
+    side_v, side_h = uint64(sides[0]), uint64(sides[1])
+    together = _together(before, into0, room)
+    in_front = len(slope_v)  # units before the summed-out ones
+    if drawn is not None:
+        in_front = len(slope_v) + len(drawn.own)
+    for first in range(0, x.shape[0], together):
+        last = min(first + together, x.shape[0])
+        for block in range(first, last):
+            chain = lane_numbers() + uint64(first_chain + block * LANES)
+            at = block * x.shape[1] * LANES
+            if fresh == 1:  # from the base, whose units are independent: β = 0 leaves the couplings out
+                sweep(
+                    visible, None, after, None, None, None, None, slope_v, base_v, betas[0] - betas[0], 0, chain,
+                    side_v, k0, k1, x, at, scratch,
+                )  # fmt: skip
+            if fresh:
+                store(rises, block * LANES, energy(before, inner, slope_v, x, at))
+        ready = -1 if room is None else begin_tables(room, dense, x, first, last)
+        for k in range(from_step + 1, to_step + 1):
+            difference = differences[k - 1]
+            for block in range(first, last):
+                chain = lane_numbers() + uint64(first_chain + block * LANES)
+                at = block * x.shape[1] * LANES
+                rise_v = load(rises, block * LANES)
+                if drawn is not None:  # the component that the chain is in lets go of v
+                    rise_v = rise_v - _own_logit(drawn, x, at, at + len(slope_v) * LANES, scratch)
+                weight, on_joint = sum_out(
+                    hidden, up, up0, slope_h, base_h, betas, k, difference, joint, chain, side_h, k0, k1, x, at,
+                    at + in_front * LANES, scratch, load(log_weights, block * LANES) + rise_v * difference,
+                )  # fmt: skip
+                if mixture is not None:  # its component is one more summed-out variable, without an h of its own
+                    without = weight
+                    weight, _ = sum_out(
+                        mixture.side, mixture.up, mixture.up0, mixture.slope, mixture.base, betas, k, difference, None,
+                        chain, uint64(MIXTURE), k0, k1, x, at, at + (len(slope_v) + len(slope_h)) * LANES, scratch,
+                        weight,
+                    )  # fmt: skip
+                    if joint is not None:
+                        store(joint, block * LANES, load(joint, block * LANES) + (weight - without))
+                store(log_weights, block * LANES, weight)
+                if joint is not None:
+                    store(joint, block * LANES, load(joint, block * LANES) + (rise_v + on_joint) * difference)
+            if k < steps:
+                chain = lane_numbers() + uint64(first_chain + first * LANES)
+                at = first * x.shape[1] * LANES  # a drawn component goes with one block at a time
+                if drawn is not None:
+                    _draw_component(0, drawn, betas[k], k, chain, k0, k1, x, at, at + len(slope_v) * LANES, scratch)
+                _sweep_blocks(
+                    visible, before, after, dense, room, ready, into0, inner, inner0, tied, slope_v, base_v, betas[k],
+                    k, chain, side_v, k0, k1, x, first, last, scratch, rises,
+                )  # fmt: skip
+                if drawn is not None:
+                    _draw_component(1, drawn, betas[k], k, chain, k0, k1, x, at, at + len(slope_v) * LANES, scratch)

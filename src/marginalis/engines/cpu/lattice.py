@@ -187,7 +187,7 @@ class Population(population.Population):
     def _carry_by(self, tables: Any, stop: int) -> None:
         """Take the steps up to `stop`, which these tables are for."""
         spins = self.spins_v, self.spins_h
-        anneal_lattice(self.prepared.model, tables, self.first, *spins, self.weights, self.step, stop, self.fresh)
+        anneal_lattice(*self.prepared.model, *tables, self.first, *spins, self.weights, self.step, stop, self.fresh)
 
     def _spins(self) -> Array:
         return super()._spins().view(np.int8)

@@ -31,11 +31,16 @@ def _add_up(neighbours, unit, x, at, total):
     return total
 
 
-@njit(nogil=True, error_model="numpy")
-def _anneal(
-    hidden, visible, beside, before, kinds, coupling, start, rises, differences, seed, sides,
-    first, thresholds, favoured, gains, scale, first_chain, v, h, log_weights, from_step, to_step, fresh,
+@kernel(error_model="numpy")
+def anneal_lattice(
+    hidden, visible, beside, before, kinds, coupling, start, slope_v, slope_h, rises, differences, seed, sides,
+    first, thresholds, favoured, gains, scale,
+    first_chain, v, h, log_weights, from_step, to_step, fresh,
 ):  # fmt: skip
+    """Carry the blocks in v, h and log_weights from one step of 0 … K to another, as `anneal_blocks` does.
+
+    The first line of arguments is a `lattice.Model`, the second one the `lattice.Tables` of these steps.
+    """
     steps = len(differences)
     k0, k1 = seed & LOW, seed >> WORD
     side_v, side_h = uint64(sides[0]), uint64(sides[1])
@@ -92,17 +97,3 @@ def _anneal(
                         likelier, index = looked_up(load(favoured, t), index), as_words(index)
                         store(v, at_v + unit * LANES, drawn(looked_up(load(thresholds, t), index), likelier, words[m]))
         store(log_weights, block * LANES, weight)
-
-
-@kernel(error_model="numpy")
-def anneal_lattice(model, tables, first_chain, v, h, log_weights, from_step, to_step, fresh):
-    """Carry the blocks in v, h and log_weights from one step of 0 … K to another, as `anneal_blocks` does.
-
-    `model` is a `lattice.Model`, `tables` are `lattice.Tables` of these steps.
-    """
-    _anneal(
-        model.hidden, model.visible, model.beside, model.before, model.kinds, model.coupling, model.start, model.rises,
-        model.differences, model.seed, model.sides,
-        tables.first, tables.thresholds, tables.likelier, tables.gains, tables.scale,
-        first_chain, v, h, log_weights, from_step, to_step, fresh,
-    )  # fmt: skip

@@ -27,6 +27,22 @@ _FEW = 8  # Blocks of chains that are carried side by side then.
 _MANY = 512  # Chains that pay for tables made for them.
 
 
+class Model(NamedTuple):
+    """A plan in the kernel's terms, with the fields of `bipartite.Model`, and arguments of the kernel as they are."""
+
+    up: tuple[np.ndarray, ...]
+    down: tuple[np.ndarray, ...]
+    slope_v: np.ndarray
+    slope_h: np.ndarray
+    base_v: np.ndarray | None
+    base_h: np.ndarray | None
+    betas: np.ndarray
+    differences: Array
+    seed: np.uint64
+    sides: tuple[int, int]
+    mixture: Components | None
+
+
 class Components(NamedTuple):
     """A mixture whose component is drawn, as `tables_kernel` reads it."""
 
@@ -56,7 +72,7 @@ def prepare(plan: Plan) -> Prepared:
     path = plan.path.spins
     n, m = (len(x) + -len(x) % TILE for x in (path.slope_v, path.slope_h))
     up, down = pack_tables(_with_slopes(path.weights, path.slope_v.astype(np.float32), m)), pack_tables(path.weights.T)
-    model = laid_out(plan, path, np.float32, up, down)._replace(mixture=_components(plan, path, n, m))
+    model = Model._make((*laid_out(plan, path, np.float32, up, down), _components(plan, path, n, m)))
     found = prepared(plan, path, model, 1, np.dtype(np.float32).itemsize / (4 * SPINS))
     looked_up: tuple[Any, ...] = (up, down)
     if model.mixture is not None:
@@ -153,7 +169,7 @@ class Population(population.Population):
 
     def _carry(self, to_step: int) -> None:
         anneal_tables(
-            self.prepared.model,
+            *self.prepared.model,
             self.first,
             self.spins_v,
             self.spins_h,

@@ -271,11 +271,19 @@ def _draw_panel(
             store(v, (block * tiles_v + tile) * LANES, bits)
 
 
-@njit(nogil=True, error_model="numpy")
-def _anneal(
+@kernel(error_model="numpy")
+def anneal_tables(
     up, down, slope_v, slope_h, base_v, base_h, betas, differences, seed, sides, mixture,
     first_chain, v, h, component, logits, sums, tables, log_weights, joint, from_step, to_step, fresh,
 ):  # fmt: skip
+    """Carry the blocks in v, h, log_weights and joint from one step of 0 … K to another, as `anneal_blocks` does.
+
+    The first line of arguments is a `tables.Model`.
+
+    v and h hold the indices of four spins at a time; `component` has the number of each chain's component of a mixture
+    and `logits` has room for the exponents of all components in the blocks that are carried side by side, or both are
+    None; `sums` has room for a panel in these blocks, `tables` for those of a slice, or for all.
+    """
     steps = len(betas) - 1
     k0, k1 = seed & LOW, seed >> WORD
     side_v, side_h = uint64(sides[0]), uint64(sides[1])
@@ -350,20 +358,3 @@ def _anneal(
                     _sum_logits(mixture.up, tables, v, first, last, sums, logits, mixture.own, ready_logits, True)
                     _sum_logits(mixture.down, tables, h, first, last, sums, logits, mixture.own, ready_more, False)
                     _draw_components(zero_beta + 1.0 - beta, k, k0, k1, first_chain, first, last, logits, component)
-
-
-@kernel(error_model="numpy")
-def anneal_tables(
-    model, first_chain, v, h, component, logits, sums, tables, log_weights, joint, from_step, to_step, fresh
-):  # fmt: skip
-    """Carry the blocks in v, h, log_weights and joint from one step of 0 … K to another, as `anneal_blocks` does.
-
-    v and h hold the indices of four spins at a time; `component` has the number of each chain's component of a mixture
-    and `logits` has room for the exponents of all components in the blocks that are carried side by side, or both are
-    None; `sums` has room for a panel in these blocks, `tables` for those of a slice, or for all.
-    """
-    _anneal(
-        model.up, model.down, model.slope_v, model.slope_h, model.base_v, model.base_h, model.betas,
-        model.differences, model.seed, model.sides, model.mixture,
-        first_chain, v, h, component, logits, sums, tables, log_weights, joint, from_step, to_step, fresh,
-    )  # fmt: skip
