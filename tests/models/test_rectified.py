@@ -42,6 +42,12 @@ PRECISE = [
 ONE_SIDED, TWO_SIDED = mg.ReLU(1.5), mg.dReLU(1.0, 2.0, 0.3, -0.4)
 
 
+@pytest.fixture(autouse=True)
+def on_the_reference(monkeypatch):
+    """Most of these tests are about the units, and need no kernel compiled."""
+    monkeypatch.setenv("MARGINALIS_ENGINE", "numpy")
+
+
 def a_kind(gamma_plus, gamma_minus, theta_plus, theta_minus):
     return mg.ReLU(gamma_plus) if gamma_minus is None else mg.dReLU(gamma_plus, gamma_minus, theta_plus, theta_minus)
 
@@ -145,7 +151,7 @@ def test_every_answer_takes_them():
     rng = np.random.default_rng(5)
     model, near = (model_of(rng, ("spin", TWO_SIDED), (3, 3)) for _ in range(2))
     exact = mg.exact_log_z(model)
-    for base in ("biases", "mean-field", "quenches", near):
+    for base in ("biases", "mean-field", near):
         for turned in (model, model.transposed()) if isinstance(base, str) else (model,):
             r = mg.estimate(turned, base=base, steps=30, chains=500)
             assert abs(r.log_z - exact) < 4.5 * r.stderr
@@ -231,6 +237,36 @@ def test_variables_change_places():
     assert both.gamma_plus == (7.0, 1.0, 2.0, 3.0)
     assert both.gamma_minus == (math.inf, 0.5, 0.5, 0.5)
     assert both.name == "drelu"
+
+
+def compared(units, method, **options):
+    """Log-weights by the kernel and by the reference."""
+    model = model_of(np.random.default_rng(4), units, (4, 6), 0.3, 1.3)
+    run = dict(method=method, steps=20, chains=100, seed=3, **options)
+    return [mg.estimate(model, engine=engine, **run).log_weights for engine in ("numba", "numpy")]
+
+
+def test_the_kernel_draws_what_the_reference_draws():
+    """Both kinds, sampled and summed, in the far tails too."""
+    fast, slow = compared((mg.dReLU(1.0, 2.0, [9.0, -9.0, 0.3, 0.0], [9.0, 9.0, -0.4, 0.0]), ONE_SIDED), "ais")
+    assert np.abs(fast - slow).max() < 1e-9
+
+
+@pytest.mark.study
+@pytest.mark.parametrize("method", ["mais-v", "mais-h", "ais"])
+@pytest.mark.parametrize("units", [*PAIRS[:3], ("gaussian", mg.ReLU(2.0)), (mg.ReLU(2.0), mg.dReLU(3.0, 2.0))], ids=str)
+def test_the_kernel_draws_what_the_reference_draws_on_all_pairs(units, method):
+    fast, slow = compared(units, method)
+    assert np.mean(np.abs(fast - slow) < 1e-9) >= 0.97
+
+
+@pytest.mark.study
+def test_a_mixture_and_the_default_path():
+    model = model_of(np.random.default_rng(5), (TWO_SIDED, "spin"), (5, 3))
+    exact = mg.exact_log_z(model)
+    for options in (dict(base="quenches", steps=30), {}, dict(tolerance=0.05)):
+        r = mg.estimate(model, engine="numba", **options)
+        assert abs(r.log_z - exact) < 4.5 * r.stderr
 
 
 @pytest.mark.study

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from ..checks import Array
 from ..models.forms import SignedForm
 from ..models.model import MRF
+from ..models.units import Rectified
 from ..parallel.threads import jit_is_off
 from ..paths.spins import signed_base
 
@@ -52,7 +53,7 @@ def _settle_engine(engine: str, plan: Plan) -> str:
     if engine == "numpy":
         return engine
     model = plan.path.part
-    hindrance = None if model is None else _hindrance(model)
+    hindrance = None if model is None else _hindrance(model, engine)
     if hindrance is None and engine != "cuda" and model is not None and jit_is_off():
         hindrance = "has nothing to run while NUMBA_DISABLE_JIT is set"
     if hindrance is None:
@@ -103,9 +104,11 @@ def has_one_coupling(plan: Plan) -> bool:
     return not biased and base.is_uniform and is_lattice(plan)
 
 
-def _hindrance(model: MRF) -> str | None:
-    """Return why the fast engines cannot serve a model, if so."""
+def _hindrance(model: MRF, engine: str) -> str | None:
+    """Return why a fast engine cannot serve a model, if so."""
     for units in (model.visible_units, model.hidden_units):
+        if isinstance(units, Rectified) and engine != "cuda":
+            continue
         if units.values is None and units.precisions is None and not units.is_one_hot:
             return f"has no kernel for {units.noun[0]}s"
     # In spins a penalty between 0/1 units brings fields and a constant as large, which have to cancel. Where
@@ -120,7 +123,10 @@ def _settle_precision(precision: str, engine: str, plan: Plan) -> str:
     """Return the precision to use: single only where it is asked for, the engine knows it, and it is good enough."""
     if engine == "numpy" or plan.path.part is None or precision == "double":
         return "double"
-    form = plan.path.part.signed_form
+    model = plan.path.part
+    if any(isinstance(units, Rectified) for units in (model.visible_units, model.hidden_units)):
+        return "double"  # The exponents of rectified units cancel from one step to the next.
+    form = model.signed_form
     return "double" if _single_is_poor(form, *signed_base(form, plan.path.start), plan.steps) else "single"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -108,6 +109,40 @@ def log(typingctx: Any, x: Any) -> Any:
         series = [2.0 / (2 * i + 1) for i in range(5 if mantissa == 23 else 12)]
         ln_m = builder.fmul(s, polynomial(builder, builder.fmul(s, s), series))
         return call(builder, "fma", n, constant(x.type, math.log(2.0)), ln_m)
+
+    return x(x), emit
+
+
+_CENTRE = 3.75  # of the variable (x − c)/(x + c) in which erfcx is a polynomial; others need higher degrees.
+_ERFCX_DEGREE = {32: 10, 64: 22}
+
+
+@cache
+def _erfcx_coefficients(degree: int) -> Any:
+    """Near-minimax polynomial for (1 + 2x)·erfcx(x) in (x − c)/(x + c), lowest coefficient first."""
+    from scipy.special import erfcx  # imported here: it takes a while to load
+
+    def scaled(t: Any) -> Any:
+        x = _CENTRE * (1.0 + t) / (1.0 - t)
+        return (1.0 + 2.0 * x) * erfcx(x)
+
+    fit = np.polynomial.Chebyshev.interpolate(scaled, degree)
+    return fit.convert(kind=np.polynomial.Polynomial).coef
+
+
+@intrinsic
+def erfcx(typingctx: Any, x: Any) -> Any:
+    """exp(x²)·erfc(x) for x ≥ 0."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        (x,) = args
+        integers, _, _ = float_format(x.type)
+        one, centre = constant(x.type, 1.0), constant(x.type, _CENTRE)
+        scale, beyond = call(builder, "fma", x, constant(x.type, 2.0), one), builder.fadd(x, centre)
+        inverse = builder.fdiv(one, builder.fmul(scale, beyond))
+        t = builder.fmul(builder.fmul(builder.fsub(x, centre), scale), inverse)
+        value = polynomial(builder, t, _erfcx_coefficients(_ERFCX_DEGREE[integers.element.width]))
+        return builder.fmul(value, builder.fmul(beyond, inverse))
 
     return x(x), emit
 

@@ -92,12 +92,18 @@ def normal(word, like):
     Of 32 bits none is so near 0 or 1 that the third branch of the algorithm is needed.
     """
     p, sign = nearer_tail(word, like)
+    return sign * tail_quantile(p)
+
+
+@njit(**INLINE)
+def tail_quantile(p):
+    """Return z ≥ 0 beyond which a standard normal number is with probability p ≤ 1/2."""
     q = p - 0.5
     r = fma(q * q, -1.0, 0.180625)
     near = q * (_horner(r, _NEAR_TOP) / _horner(r, _NEAR_BOTTOM))
     t = square_root(log(p) * -1.0) - 1.6
     far = (_horner(t, _FAR_TOP) / _horner(t, _FAR_BOTTOM)) * -1.0
-    return sign * -1.0 * select(above(q * -1.0, q - q + 0.425), far, near)
+    return select(above(q * -1.0, q - q + 0.425), far, near) * -1.0
 
 
 LOG2_E = 1.0 / math.log(2.0)

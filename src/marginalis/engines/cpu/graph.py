@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...checks import Array
-from ...models.units import Units
+from ...models.units import Rectified, Units
 from ...paths.spins import SignedPath
 from ...random import HIDDEN, VISIBLE
 from ...simd.draws import TILE
@@ -22,7 +22,7 @@ from .graph_kernel import anneal_graph
 from .packing import pack, pack_lists, pack_tables
 from .population import Prepared, chains_together
 from .tables import chains_for_tables, room_for_tables
-from .unit_kinds import Normals, Spins, States
+from .unit_kinds import Half, Halves, Normals, Spins, States
 
 
 class Model(NamedTuple):
@@ -167,12 +167,23 @@ def _is_looked_up(plan: Plan) -> bool:
 
 
 def _side(units: Units, features: int, dtype: type) -> Any:
+    if isinstance(units, Rectified):
+        gamma_plus, gamma_minus, theta_plus, theta_minus = units.numbers
+        minus = None if units.is_nonnegative else _half(-theta_minus, gamma_minus, features, dtype)
+        return Halves(_half(theta_plus, gamma_plus, features, dtype), minus)
     if units.precisions is not None:
         padded = np.pad(1.0 / units.precisions, (0, -features % TILE))
         return Normals(padded.astype(dtype), np.sqrt(padded).astype(dtype))
     if units.is_one_hot:
         return States(np.append(0, np.cumsum(np.bincount(units.owners(features)))))
     return Spins(features)
+
+
+def _half(theta: Array, gamma: Array, features: int, dtype: type) -> Half:
+    """Return one side of zero of rectified units; those that fill a tile up have a law of width 1."""
+    pad = (0, -features % TILE)
+    theta, width = (np.broadcast_to(x, features) for x in (theta, 1.0 / np.sqrt(gamma)))
+    return Half(np.pad(theta, pad).astype(dtype), np.pad(width, pad, constant_values=1.0).astype(dtype))
 
 
 def _stacked(inside: Any, weights: Any, pull: Any, rows: int, others: int, in_between: int = 0) -> Any:

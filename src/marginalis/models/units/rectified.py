@@ -56,11 +56,12 @@ class Rectified(Units):
     @property
     def parameters(self) -> dict[str, Array]:
         if self.is_nonnegative and not np.any(self.theta_plus):
-            return {"gamma": self._numbers[0]}
-        return dict(zip(PARAMETERS, self._numbers, strict=True))
+            return {"gamma": self.numbers[0]}
+        return dict(zip(PARAMETERS, self.numbers, strict=True))
 
     @cached_property
-    def _numbers(self) -> tuple[Array, Array, Array, Array]:
+    def numbers(self) -> tuple[Array, Array, Array, Array]:
+        """The four parameters as arrays."""
         both = self.gamma_plus, self.gamma_minus, self.theta_plus, self.theta_minus
         first, second, third, fourth = (frozen(np.array(x, dtype=np.float64)) for x in both)
         return first, second, third, fourth
@@ -71,19 +72,19 @@ class Rectified(Units):
 
     @property
     def curvatures(self) -> Array:
-        return np.minimum(*self._numbers[:2])
+        return np.minimum(*self.numbers[:2])
 
     def take(self, variables: NDArray[np.int64]) -> Rectified:
-        return Rectified(*(_tuple(x if len(x) == 1 else x[variables]) for x in self._numbers))
+        return Rectified(*(_tuple(x if len(x) == 1 else x[variables]) for x in self.numbers))
 
     def joined(self, other: Units, features: tuple[int, int], order: NDArray[np.int64]) -> Rectified:
         assert isinstance(other, Rectified)
-        pairs = zip(self._numbers, other._numbers, strict=True)
+        pairs = zip(self.numbers, other.numbers, strict=True)
         both = (np.concatenate([np.broadcast_to(x, n) for x, n in zip(p, features, strict=True)]) for p in pairs)
         return Rectified(*(_tuple(x[order]) for x in both))
 
     def check(self, features: int, argument: str) -> None:
-        for name, x in zip(PARAMETERS, self._numbers, strict=True):
+        for name, x in zip(PARAMETERS, self.numbers, strict=True):
             if len(x) not in (1, features):
                 name = "gamma" if self.is_nonnegative else name
                 raise ValueError(f"{argument}: {name} has length {len(x)}; there are {features} variables")
@@ -92,7 +93,7 @@ class Rectified(Units):
                 raise ValueError(f"{argument}: {name} must be {'positive and ' * name.startswith('gamma')}finite")
 
     def at_temperature(self, temperature: float) -> Rectified:
-        return Rectified(*(_tuple(x / temperature) for x in self._numbers))
+        return Rectified(*(_tuple(x / temperature) for x in self.numbers))
 
     def log_normaliser(self, fields: Array) -> Array:
         plus, minus = self._sides(fields)
@@ -132,7 +133,7 @@ class Rectified(Units):
                 middle = 0.5 * (low + high)
                 below = self.mean(middle) < rows
                 low, high = np.where(below, middle, low), np.where(below, high, middle)
-        fields = np.where(np.isinf(self._numbers[1]) & (rows <= 0.0), -np.inf, 0.5 * (low + high))
+        fields = np.where(np.isinf(self.numbers[1]) & (rows <= 0.0), -np.inf, 0.5 * (low + high))
         return fields.reshape(mean.shape)
 
     def inside(self, means: Array, share: float) -> Array:
@@ -145,23 +146,23 @@ class Rectified(Units):
         return finite, "dReLU units want finite numbers"
 
     def own_terms(self, rows: Array) -> Array:
-        gamma_plus, gamma_minus, theta_plus, theta_minus = self._numbers
+        gamma_plus, gamma_minus, theta_plus, theta_minus = self.numbers
         up, down = np.maximum(rows, 0.0), np.minimum(rows, 0.0)
         squares = gamma_plus * up * up + np.where(np.isinf(gamma_minus), 0.0, gamma_minus) * down * down
         terms = theta_plus * up + theta_minus * down - 0.5 * squares
         return np.asarray(terms.sum(axis=1))
 
     def size(self, fields: Array) -> float:
-        slopes = np.abs(fields) + np.maximum(np.abs(self._numbers[2]), np.abs(self._numbers[3]))
+        slopes = np.abs(fields) + np.maximum(np.abs(self.numbers[2]), np.abs(self.numbers[3]))
         return float((0.5 * slopes**2 / self.curvatures + np.abs(np.log(self.curvatures)) + 1.0).sum())
 
     def largest_terms(self, fields: Array) -> Array:
-        slopes = fields + np.maximum(np.abs(self._numbers[2]), np.abs(self._numbers[3]))
+        slopes = fields + np.maximum(np.abs(self.numbers[2]), np.abs(self.numbers[3]))
         return np.maximum(slopes, slopes**2 / self.curvatures)
 
     def _sides(self, fields: Array) -> tuple[_Side, _Side]:
         """Return both sides of all variables under these fields."""
-        gamma_plus, gamma_minus, theta_plus, theta_minus = self._numbers
+        gamma_plus, gamma_minus, theta_plus, theta_minus = self.numbers
         return _side(fields + theta_plus, gamma_plus), _side(-(fields + theta_minus), gamma_minus)
 
 
@@ -253,8 +254,8 @@ def quantile(alpha: Array, t: Array) -> Array:
         from_body = -ndtri(np.exp(-t) * ndtr(-body)) - body
         tail = np.maximum(alpha, 0.0)
         start = erfcx(tail / math.sqrt(2.0))
-        x = 2.0 * t / (tail + np.sqrt(tail * tail + 2.0 * t))
-        x = np.where(t > 0.0, x, 0.0)
+        hazard = _SCALE_OF_TAIL / start
+        x = 2.0 * t / (hazard + np.sqrt(hazard * (hazard + 2.0 * (hazard - tail) * t)))
         for _ in range(_NEWTON):
             here = erfcx((tail + x) / math.sqrt(2.0))
             excess = tail * x + 0.5 * x * x - np.log(here / start) - t
