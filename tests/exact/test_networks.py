@@ -239,3 +239,15 @@ def test_a_counting_process_that_dies(monkeypatch):
     assert len(started) > before
     assert found.method == "elimination"
     assert found == pytest.approx(exactly(cards, factors), rel=1e-12)
+
+
+def test_marginals_along_a_searched_order(monkeypatch):
+    """They are derivatives of ln Z with respect to the fields."""
+    monkeypatch.setattr(networks, "_FEW", 0.0)
+    cards, factors = random_network(3, 20)
+    model = mg.FactorModel(tuple(cards), tuple(s for s, _ in factors), tuple(t for _, t in factors))
+    found = mg.expectations(model).marginals
+    log_z = mg.exact_log_z(model)
+    for v in range(6):
+        wanted = [math.exp(mg.exact_log_z(model.given({v: state})) - log_z) for state in range(cards[v])]
+        assert found[v] == pytest.approx(wanted, abs=1e-11)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -13,17 +12,22 @@ from scipy.linalg import cho_factor, cho_solve
 
 from ..exact.elimination import Conditional, eliminate_factors
 from ..exact.enumeration import log_marginals
-from ..exact.ordering import elimination_order, table_entries
+from ..exact.networks import cheapest_order
+from ..exact.ordering import table_entries
 from ..exact.structure import Side, ordered_factors
 from ..exact.surfaces import Surface, lattice_of, planar_of
 from ..models.factors import FactorModel
 from ..models.model import MRF
 from ..models.units import Array
+from ..parallel.memory import free_memory
 from .features import Features, Function, evaluated
 
 _NUMBERS_AT_ONCE = 1 << 20
 _MOST_STATES = 24.0  # binary logarithm: 128 MiB of probabilities
 _MOST_TABLES = 25.0  # binary logarithm of all entries, of which some copies are kept
+_MOST_FACTORED = 28.0  # binary logarithm of all entries of a model of factors,
+_BYTES_PER_ENTRY = 40.0  # each of which is kept in some copies,
+_MEMORY = 0.5  # that may fill this fraction of the free memory
 _MOST_GAUSSIANS = 8000
 _SMALL = 256  # variables of a lattice for which an order of elimination is looked for first
 _INVERSE = 5.0  # How long all mean products take, in times that ln Z takes.
@@ -254,11 +258,16 @@ class Laws:
         return self._pairs[one, two]
 
 
-def factor_marginals(model: FactorModel, log2_entries: float = _MOST_TABLES) -> list[Array] | None:
-    """Return P(x) of every variable of a model of factors; None if elimination would take too large tables."""
-    edges = sorted({pair for scope in model.scopes for pair in itertools.combinations(sorted(scope), 2)})
-    order, width = elimination_order(model.n_variables, edges, model.cards)
-    if width > log2_entries or table_entries(edges, model.cards, order) > 2.0**log2_entries:
+def factor_marginals(model: FactorModel, log2_entries: float | None = None) -> list[Array] | None:
+    """Return P(x) of every variable of a model of factors; None if elimination would take too large tables.
+
+    The limit of all their entries together is by default what the free memory allows.
+    """
+    if log2_entries is None:
+        room = _MEMORY * free_memory() / _BYTES_PER_ENTRY
+        log2_entries = min(_MOST_FACTORED, math.log2(max(1.0, room)))
+    order, entries = cheapest_order(model.cards, model.scopes)
+    if entries > log2_entries:
         return None
     laws = Laws(model.cards, list(zip(model.scopes, model.tables, strict=True)), order, hard=model.is_hard)
     return [laws.single(v) for v in range(model.n_variables)]

@@ -32,6 +32,7 @@ _BOUND = 4.0  # Variables with tables of up to 2^4 entries are summed out before
 _SEARCH = 2.0  # Seconds of the search for an order, at most,
 _SEARCH_SHARE = 0.1  # and this fraction of the time that the best known order takes.
 _HOPELESS = 60.0  # A greedy order with tables of more than 2^60 entries is given up.
+_FEW = 20.0  # An order whose tables have up to 2^20 entries together is good enough.
 _MEMORY = 0.6  # Fraction of the free memory that tables may take.
 _SURE = 4.0  # Seconds of a contraction that is not worth trying to count instead.
 _LEAST_COUNTING = 3.0  # Seconds that counting must have left for the contraction to come after it.
@@ -130,6 +131,19 @@ class Reduced(NamedTuple):
         place = {v: k for k, v in enumerate(left)}
         kept = [(tuple(place[v] for v in scope), table) for scope, table in network.factors.values()]
         return cls(left, [network.cards[v] for v in left], kept, math.fsum(network.constants))
+
+
+def cheapest_order(cards: Sequence[int], scopes: Sequence[Sequence[int]]) -> tuple[list[int], float]:
+    """Return an order of elimination and log2 of all entries of its tables; a search follows if they are many."""
+    edges = edges_of(scopes)
+    order, width = elimination_order(len(cards), edges, cards, stop_above=_HOPELESS)
+    entries = math.log2(max(1, table_entries(edges, cards, order))) if width <= _HOPELESS else math.inf
+    if entries <= _FEW or jit_is_off():
+        return order, entries
+    from .search import search_order
+
+    found = search_order(len(cards), edges, cards, seconds=_SEARCH, below=min(entries, _HOPELESS))
+    return (order, entries) if found is None else found
 
 
 def best_contraction(cards: Sequence[int], factors: Sequence[Factor], max_seconds: float) -> Contraction | None:
