@@ -34,14 +34,14 @@ TRANSITIONS: tuple[str, ...] = get_args(Transition)
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 DRAWS: tuple[str, ...] = get_args(Draws)
 ENGINES: tuple[str, ...] = get_args(Engine)
-ENGINE = "MARGINALIS_ENGINE"  # the environment variable
-WARN = "MARGINALIS_WARN"  # the environment variable
+ENGINE = "MARGINALIS_ENGINE"  # The environment variable that sets the default engine.
+WARN = "MARGINALIS_WARN"  # The environment variable that turns warnings of answers into Python warnings.
 
 DEFAULT_CHAINS = 1000
 
 
 class PlanOptions(TypedDict, total=False):
-    """What decides the weights; see each entry's note."""
+    """The options that determine the log-weights; each entry carries its explanation."""
 
     method: Annotated[
         Method,
@@ -52,14 +52,14 @@ class PlanOptions(TypedDict, total=False):
     chains: Annotated[int | None, f"independent chains N; {DEFAULT_CHAINS} by default"]
     transition: Annotated[
         Transition,
-        "'gibbs' draws block after block; 'metropolis' adds sweeps of single flips of the summed-out side (Roussel et "
-        "al. 2021; spins and binaries on bipartite graphs)",
+        "transition kernel: 'gibbs' draws one block after the other; 'metropolis' adds sweeps of single flips of the "
+        "summed-out side (Roussel et al. 2021; spins and binaries on bipartite graphs)",
     ]
-    sweeps: Annotated[int, "sweeps of the metropolis transition"]
+    sweeps: Annotated[int, "number of Metropolis sweeps per step of the 'metropolis' transition"]
     schedule: Annotated[
         str | ArrayLike | None,
-        "'linear', the paper's; 'adaptive', fitted by short pilot runs; or increasing β from 0 to 1. Adaptive by "
-        "default, linear if steps are given",
+        "annealing schedule: 'linear', as in the paper; 'adaptive', fitted to short pilot runs; or an increasing "
+        "sequence of β from 0 to 1. Adaptive by default, linear if steps are given",
     ]
     base: Annotated[
         str | Base | MRF | Sequence[ArrayLike] | None,
@@ -73,54 +73,60 @@ class PlanOptions(TypedDict, total=False):
     ]
     resample: Annotated[
         bool | float | None,
-        "let chains of a population that weigh little make room for copies of those that weigh much, whenever the "
-        "effective number falls below half of them (True) or another share; off by default",
+        "resampling: whenever the effective sample size of a population falls below half of its chains (True), or "
+        "below another fraction of them, low-weight chains are replaced by copies of high-weight ones. By default "
+        "off if steps are given, otherwise chosen from short pilot runs",
     ]
-    populations: Annotated[int, "independent populations that resampling cuts the chains into"]
+    populations: Annotated[int, "number of independent populations into which resampling divides the chains"]
     seed: Annotated[int | None, "seed of the random numbers; None draws a fresh one, which the answer reports"]
-    first_chain: Annotated[int, "number of the first chain: chains run apart and joined are those of one run"]
+    first_chain: Annotated[
+        int, "number of the first chain; runs over consecutive chain numbers can be joined into one larger run"
+    ]
     precision: Annotated[
         Precision,
-        "'single': float32 states and fields, float64 weights, or double where that would show; 'double': all float64",
+        "'single': float32 states and fields with float64 log-weights, and double precision where float32 is not "
+        "accurate enough; 'double': float64 throughout",
     ]
     draws: Annotated[
         Draws,
-        "which random numbers units are drawn by: 'words', 32 bits of their own each; or 'planes', another stream, as "
-        "random, by which lattices are faster",
+        "stream of random numbers: 'words' uses 32 bits per unit; 'planes' is another stream of the same quality with "
+        "which lattices run faster",
     ]
     engine: Annotated[
         Engine,
-        "'numba' (the fast kernels), 'numpy' (the readable reference), 'cuda' (a GPU), or 'auto': what the environment "
-        f"variable {ENGINE} says, or the fast kernels where they apply",
+        "'numba' (compiled kernels), 'numpy' (the readable reference), 'cuda' (a GPU), or 'auto': the value of the "
+        f"environment variable {ENGINE} if it is set, otherwise compiled kernels where they apply",
     ]
     device: Annotated[
         int | str | Sequence[int] | None,
-        "number of the GPU that engine 'cuda' runs on, or several, as in 0,1, which share the chains; the first by "
-        "default. Does not change the result",
+        "number of the GPU for engine 'cuda', or several numbers, as in 0,1, to divide the chains among them; the "
+        "first by default. Does not change the result",
     ]
 
 
 class RunOptions(PlanOptions, total=False):
-    """All options of a run: what decides the weights, and how they are got."""
+    """All options of a run: those that determine the log-weights, and those that say how they are computed."""
 
     threads: Annotated[
         int | None,
-        f"threads; what the environment variable {THREADS} says by default, or all cores that this process may use. "
-        "Does not change the result",
+        f"number of threads; by default the value of the environment variable {THREADS}, or all cores that this "
+        "process may use. Does not change the result",
     ]
     pool: Annotated[
         Any,
-        "who runs the chains: a number of processes here, an executor (or anything with submit or map), a Dask client, "
-        "'dask:' and the address of a scheduler, or 'dask-local'; threads of this process by default. threads are then "
-        "those of each task. Does not change the result",
+        "where the chains run: a number of local processes, an executor (or any object with submit or map), a Dask "
+        "client, 'dask:' followed by the address of a scheduler, or 'dask-local'; threads of this process by default. "
+        "With a pool, threads counts those of each task. Does not change the result",
     ]
     checkpoint: Annotated[
         str | os.PathLike[str] | None,
-        "file that keeps finished chains: the same call goes on from it after any stop, on any number of workers",
+        "file that stores finished chains; the same call continues from it after an interruption, on any number of "
+        "workers",
     ]
     progress: Annotated[
         bool | Callable[[float], None],
-        "True for a bar on stderr (on a terminal, after a second), or a function that hears the fraction done",
+        "True for a progress bar on stderr (on a terminal, after one second), or a callback that receives the "
+        "progress, from 0 to 1",
     ]
 
 

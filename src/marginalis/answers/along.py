@@ -40,7 +40,10 @@ _FEWEST, _MOST = 2, 1000  # steps between two neighbours
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Along(LogZRows, Answer):
-    """ln Z of every model of a sequence, with errors; neighbours err together, so that differences are surer."""
+    """ln Z of every model of a sequence, with errors.
+
+    Errors of neighbouring values are correlated, so differences are more precise than the values themselves.
+    """
 
     log_weights: Array  # [model, population]; Z_0 left out
     log_z0: float
@@ -60,7 +63,7 @@ class Along(LogZRows, Answer):
 
     @cached_property
     def differences(self) -> tuple[Array, Array]:
-        """ln Z of every model less that of the one before, and the standard errors, from the same populations."""
+        """ln Z of every model minus that of the one before, and the standard errors, from the same populations."""
         relative = np.exp(self.log_weights - self.log_weights.max(axis=1, keepdims=True))
         influence = relative / relative.sum(axis=1, keepdims=True)
         n = influence.shape[1]

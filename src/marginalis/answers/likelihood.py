@@ -1,4 +1,4 @@
-"""Log-likelihood of data under a model: ln p(v) = ln Σ_h exp(−E(v, h)) − ln Z, with the doubt about ln Z.
+"""Log-likelihood of data under a model: ln p(v) = ln Σ_h exp(−E(v, h)) − ln Z, with the uncertainty of ln Z.
 
 The sum over the hidden side is exact, for it is the log-normaliser of independent variables with fields
 c + vᵀW (the same sum that mAIS-V takes at every step); only ln Z may have to be estimated.

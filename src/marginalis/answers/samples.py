@@ -1,4 +1,4 @@
-"""Samples of a whole model: exact and independent where that can be, else weighted chains resampled."""
+"""Samples of a whole model: exact and independent if possible, otherwise weighted chains, resampled."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def difference(
     options: dict[str, Any],
     as_json: Json = False,
 ) -> None:
-    """Estimate ln Z of MODEL_B less that of MODEL, along the direct path between them."""
+    """Estimate ln Z of MODEL_B minus ln Z of MODEL, along the direct path between them."""
     from ..answers.difference import difference as run_difference
 
     first = model.load_pairs()
@@ -235,7 +235,7 @@ def likelihood(
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="With --all-updates: draw the curve (.png, .pdf, .svg).")] = None,
 ) -> None:
-    """Compute the mean log-likelihood of data, with the doubt about ln Z."""
+    """Compute the mean log-likelihood of data, with the uncertainty of ln Z."""
     check_outputs([*model.inputs, data], out, figure=plot)
     if plot is not None and not all_updates:
         raise ValueError("--plot goes with --all-updates")

@@ -1,4 +1,4 @@
-"""Flags made from the list of run options, so that each is named, typed and explained once."""
+"""Command-line flags, generated from the list of run options so that each option is defined once."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _HELP = {  # where a flag takes something else than the Python argument
     "base": f"{', '.join(BASES)}, {QUENCHES}, a file of data (.npy, .npz, .csv) for its base rates, or the file of a "
     "model that can be summed exactly; uniform, or chosen if neither --steps nor --schedule is given.",
     "summed": "Labels of the variables to sum out, separated by commas; chosen by default.",
-    "resample": "on, off, or the share of effective chains below which a population is resampled; off by default, or "
-    "as pilots say if neither --steps, --schedule nor --base is given.",
+    "resample": "on, off, or the fraction of effective chains below which a population is resampled; off by default, "
+    "or chosen from short pilot runs if neither --steps, --schedule nor --base is given.",
     "seed": "Seed of the random numbers.",
-    "threads": "Threads; MARGINALIS_THREADS, or all cores, by default; those of each task where there is a pool.",
-    "checkpoint": "File that keeps finished chains, so that the same command goes on after any stop; beside --out if "
-    "no file is named.",
+    "threads": "Number of threads, of each task if there is a pool; MARGINALIS_THREADS or all cores by default.",
+    "checkpoint": "File that stores finished chains, so that the same command continues after an interruption; next to "
+    "--out if no file is named.",
     "pool": "Where chains are run: a number of processes, dask:ADDRESS of a scheduler, or dask-local.",
 }
 
@@ -51,7 +51,7 @@ _MANNERS = [
 
 
 def takes_flags(leave_out: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command with an argument `options` a flag for every run option; it gets their values in a dict."""
+    """Add a flag for every run option to a command; their values arrive in its argument `options` as a dict."""
     names = [name for name in DEFAULTS if name not in (*leave_out, "progress")]
 
     def dress(command: Callable[..., None]) -> Callable[..., None]:
@@ -80,13 +80,13 @@ def takes_flags(leave_out: Sequence[str] = ()) -> Callable[[Callable[..., None]]
 
 
 def with_values(words: Sequence[str]) -> list[str]:
-    """Return the words of a command with an empty value for ``--checkpoint`` where it has none."""
+    """Return the arguments of a command with an empty value inserted after ``--checkpoint`` if it has none."""
     pairs = itertools.pairwise([*words, "--"])
     return ["--checkpoint=" if a == "--checkpoint" and b.startswith("-") else a for a, b in pairs]
 
 
 def _beside(out: Path | None) -> str:
-    """Return where finished chains are kept if only the place of the result is named."""
+    """Return the checkpoint file next to the result file, for ``--checkpoint`` without a value."""
     if out is None:
         raise ValueError("--checkpoint goes with --out FILE, or names a file itself")
     return f"{out}.checkpoint"
@@ -108,7 +108,7 @@ def _flag(name: str) -> inspect.Parameter:
 
 
 def read_files(options: dict[str, Any], model: MRF) -> dict[str, Any]:
-    """Return the options with what the files hold that some of them name."""
+    """Return the options with file names replaced by the contents of these files."""
     read = dict(options)
     if options.get("schedule") not in (None, *SCHEDULES):
         read["schedule"] = _schedule(str(options["schedule"]))

@@ -30,7 +30,7 @@ def report(
     exact_seconds: Annotated[float, typer.Option(help="Add the exact value if it takes no longer.")] = 10.0,
     as_json: Json = False,
 ) -> None:
-    """Write all there is to say about the free energy to one page of HTML."""
+    """Write an HTML report: the free energy, bounds, heat capacity, figures and provenance."""
     from ..reporting.gather import report as run_report
 
     check_outputs([*model.inputs, data, options["schedule"], options["base"]], output)

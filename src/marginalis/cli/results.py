@@ -1,4 +1,4 @@
-"""The command that adds up results."""
+"""The command that joins results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def join(
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Write the joined result to this .npz file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Join results of one model and plan, from other seeds or other chains, into one."""
+    """Join results of the same model and plan, with different seeds or chain numbers, into one result."""
     check_outputs(results, out)
     joined = load_estimate(results[0])
     for path in results[1:]:

@@ -34,7 +34,7 @@ def sample(
     states: Annotated[bool, typer.Option("--states", help="Write numbers of states, a column per variable.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Draw states of all variables: exact ones where that can be, else approximate ones, labelled so."""
+    """Draw samples of all variables: exact samples if possible, otherwise approximate ones marked as such."""
     if out.suffix.lower() not in _ENDINGS:
         raise ValueError(f"{out} must end in {', '.join(_ENDINGS)}")
     check_outputs([*model.inputs, options["schedule"], options["base"]], out)

@@ -13,7 +13,7 @@ Measure = Callable[[int, Array], Array]
 
 
 def the_states(k: int, v: Array) -> Array:
-    """Return the states themselves: the measure of who wants to keep them."""
+    """Return the states unchanged: the identity function, to record the states themselves."""
     return v
 
 

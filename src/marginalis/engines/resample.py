@@ -1,4 +1,4 @@
-"""Resampling: chains of a population that weigh little make room for copies of those that weigh much.
+"""Resampling: low-weight chains of a population are replaced by copies of high-weight ones.
 
 An SMC sampler, or population annealing, on the weights of AIS or mAIS (Del Moral, Doucet & Jasra, J. R. Stat. Soc. B
 68, 411 (2006)). A population's estimate Π_t (mean weight between two resamplings) is unbiased for Z/Z_0 as a single

@@ -46,7 +46,7 @@ def load(
     update: int | None = None,
     maxcut: bool = False,
 ) -> MRF | FactorModel:
-    """Read a model file of any kind that is known; what it is, its content says.
+    """Read a model file of any known format; the format is detected from the content, not the name.
 
     ``.npz`` (see `save`), UAI (also ``.gz``, ``.xz``), HDF5 of the package rbms and of
     RestrictedBoltzmannMachines.jl, ``.pt`` of torch, dimod's JSON and COO, rudy, adabmDCA, libDAI's ``.fg``.

@@ -113,7 +113,7 @@ def rearrange(model: MRF, summed: Sequence[Any], visible: Indices | None = None)
 def shared_split(a: MRF, b: MRF) -> tuple[MRF, MRF]:
     """Return two models of the same variables with the same ones summed out, in neither coupled to each other."""
     if list(a.labels) != list(b.labels):
-        raise ValueError("a and b are models of other variables: their labels differ")
+        raise ValueError("a and b must have the same variables: their labels differ")
     if _same_split(a, b):
         return a, b
     if a.is_bipartite and _same_split(a.transposed(), b):

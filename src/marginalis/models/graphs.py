@@ -64,8 +64,8 @@ def from_matrix(
 ) -> MRF:
     """Model with a matrix of couplings, dense or ``scipy.sparse``: a Boltzmann machine, an SK or Hopfield model.
 
-    E = −(Σ_i field_i x_i + Σ_{i<j} couplings_ij x_i x_j)/T. The matrix is symmetric, with zeros on its diagonal; of
-    an upper or lower triangle the other half is understood.
+    E = −(Σ_i field_i x_i + Σ_{i<j} couplings_ij x_i x_j)/T. The matrix is symmetric, with zeros on its diagonal; a
+    triangular matrix is symmetrized.
     """
     matrix = sp.csr_array(coupling_matrix(couplings, "couplings"))
     n = matrix.shape[0]

@@ -68,7 +68,7 @@ def _answer(report: Report) -> str:
     doubts = [warning for warning in report.warnings if warning not in elsewhere]
     lines += _warnings(doubts)
     if not doubts:
-        lines.append('<p class="fine">No warnings: nothing that was looked at speaks against this value.</p>')
+        lines.append('<p class="fine">No warnings: all checks passed.</p>')
     if report.said():
         what = "Every way that was taken to F, with its 95 % range; the broad bar lies between the bounds."
         exactly = None if exact is None else -float(exact)

@@ -34,7 +34,7 @@ _TABLES = {
 
 
 class Piece(NamedTuple):
-    """What some chains have, as bytes."""
+    """Stored results of consecutive chains, as bytes."""
 
     first: int
     chains: int

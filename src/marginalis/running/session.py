@@ -1,4 +1,4 @@
-"""What one call runs on, opened from its options once: threads, a pool, a checkpoint, and who hears of the progress."""
+"""The resources of one call, opened once from its options: threads, a pool, a checkpoint, progress reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log-weights of independent chains, whoever made them, and what they tell about ln Z."""
+"""The log-weights of independent chains, from any source, and the estimate of ln Z that they give."""
 
 from __future__ import annotations
 
