@@ -132,6 +132,15 @@ def test_files_of_torch_that_claim_more_than_they_hold(tmp_path):
         mg.load(tmp_path / "m.pt")
 
 
+def test_files_of_torch_whose_keys_take_for_ever(tmp_path):
+    """A key of 60 tuples, each of which holds the one before twice: its hash looks at 2^60 values."""
+    pytest.importorskip("torch")
+    pickled = b"\x80\x02}" + b")q\x00" + b"".join(b"h%ch%c\x86q%c" % (k, k, k + 1) for k in range(60)) + b"K\x01s."
+    (tmp_path / "m.pt").write_bytes(torch_like({"m/data.pkl": pickled, "m/version": b"3\n", "m/byteorder": b"little"}))
+    with pytest.raises(ValueError, match="holds tuples inside tuples beyond all measure"):
+        mg.load(tmp_path / "m.pt")
+
+
 def test_damaged_files_of_torch_are_one_plain_line(tmp_path):
     torch = pytest.importorskip("torch")
     torch.save({"W": torch.tensor(W), "a": torch.tensor(B), "b": torch.tensor(C)}, tmp_path / "m.pt")

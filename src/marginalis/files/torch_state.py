@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import pickletools
 import re
 import zipfile
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from .archive import limit
 _EXPANSION = 100  # How many times the size of the file large arrays may have.
 _SMALL = 64 << 20  # Bytes of arrays that a file may always claim.
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # which torch writes into its messages
+_LARGEST_TREE = 10**6  # Values that a tuple may hold, those that it holds several times counted as often.
 _SAFE = (2, 6)  # before, weights_only could be got round
 
 
@@ -28,6 +30,38 @@ def is_torch(file: IO[bytes]) -> bool:
             return any(name.endswith("/data.pkl") or name == "data.pkl" for name in archive.namelist())
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
         return False
+
+
+def _is_endless(data: bytes) -> bool:
+    """Whether tuples of a pickle hold each other over and over: the hash of one that doubles 60 times takes for ever.
+
+    The instructions are gone through without anything being built: of every value only its size as a tree is kept.
+    """
+    stack: list[int] = []
+    marks: list[int] = []
+    memo: dict[Any, int] = {}
+    for operation, argument, _ in pickletools.genops(data):
+        name = operation.name
+        if name == "MARK":
+            marks.append(len(stack))
+        elif "GET" in name:
+            stack.append(memo.get(argument, 1))
+        elif name == "MEMOIZE":
+            memo[len(memo)] = stack[-1]
+        elif "PUT" in name:
+            memo[argument] = stack[-1]
+        else:
+            before = operation.stack_before
+            has_mark = pickletools.markobject in before
+            keep = marks.pop() if has_mark else max(0, len(stack) - len(before))
+            if has_mark:  # what stands below the mark and is taken as well
+                keep = max(0, keep - before.index(pickletools.markobject))
+            size = 1 + sum(stack[keep:])
+            if size > _LARGEST_TREE and name.startswith("TUPLE"):
+                return True
+            del stack[keep:]
+            stack.extend([min(size, _LARGEST_TREE + 1)] * len(operation.stack_after))
+    return False
 
 
 def _claimed(state: Any, depth: int = 4) -> int:
@@ -58,6 +92,13 @@ def load_torch(path: str | Path) -> MRF:
         most = os.fstat(file.fileno()).st_size
         with zipfile.ZipFile(file) as archive:
             _check_size(sum(info.file_size for info in archive.infolist()), most)
+            try:
+                names = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
+                is_endless = any(_is_endless(archive.read(name)) for name in names)
+            except Exception as error:  # zip files and pickles that are damaged fail in their own ways
+                raise ValueError(f"is damaged: {one_line(error, 120)}") from None
+        if is_endless:
+            raise ValueError("holds tuples inside tuples beyond all measure, which no state_dict has")
         file.seek(0)
         try:
             state: Any = torch.load(file, map_location="cpu", weights_only=True)
