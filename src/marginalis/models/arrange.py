@@ -48,23 +48,25 @@ def arrange(
     both.eliminate_zeros()
     owners = units.owners(len(bias))
     n = units.variables(len(bias))
-    rows, columns = sp.coo_array(both).coords
-    graph = sp.csr_array((np.ones(len(rows), dtype=np.int8), (owners[rows], owners[columns])), shape=(n, n))
-    loops = np.flatnonzero(owners[rows] == owners[columns])
+    if n == len(bias):  # a feature is a variable
+        both.sort_indices()
+        graph = sp.csr_array((np.ones(both.nnz, dtype=np.int8), both.indices, both.indptr), shape=(n, n))
+        loops = np.flatnonzero(both.diagonal())
+    else:
+        rows, columns = sp.coo_array(both).coords
+        graph = sp.csr_array((np.ones(len(rows), dtype=np.int8), (owners[rows], owners[columns])), shape=(n, n))
+        loops = owners[rows[owners[rows] == owners[columns]]]
     if len(loops):
-        alone = int(owners[rows[loops[0]]])
+        alone = int(loops[0])
         raise ValueError(f"the variable {shown(alone if labels is None else labels[alone])} is coupled to itself")
     split = split_variables(graph, summed, labels)
     if visible is not None:
         split = Split(visible, split.hidden)
-    v, h = (np.flatnonzero(np.isin(owners, side)) for side in (split.visible, split.hidden))
-    v = v[np.argsort(_ranks(split.visible, n)[owners[v]], kind="stable")]
-    h = h[np.argsort(_ranks(split.hidden, n)[owners[h]], kind="stable")]
-    inside = sp.csr_array(both[v][:, v])
+    v, h = (_features_of(side, owners, n) for side in (split.visible, split.hidden))
+    of_visible = both[v]
+    inside, weights = sp.csr_array(of_visible[:, v]), of_visible[:, h]
     if _is_dense(inside):
-        inside, weights = inside.toarray(), both[v][:, h].toarray()
-    else:
-        weights = both[v][:, h]
+        inside, weights = inside.toarray(), weights.toarray()
     return MRF(
         weights,
         bias[v],
@@ -295,8 +297,11 @@ def _sweep_order(graph: Any, visible: Indices) -> Indices:
     return visible[np.argsort(_colours(inside), kind="stable")]
 
 
-def _ranks(side: Indices, n: int) -> Indices:
-    """Return the place of each variable in the order of its side."""
-    ranks = np.zeros(n, dtype=np.int64)
-    ranks[side] = np.arange(len(side))
-    return ranks
+def _features_of(side: Indices, owners: Indices, n: int) -> Indices:
+    """Return the features of the variables of a side, in the order of the side."""
+    if n == len(owners):
+        return np.asarray(side, dtype=np.int64)
+    rank = np.full(n, -1)
+    rank[side] = np.arange(len(side))
+    features = np.flatnonzero(rank[owners] >= 0)
+    return features[np.argsort(rank[owners[features]], kind="stable")]

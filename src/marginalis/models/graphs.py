@@ -280,7 +280,7 @@ def _edges(edges: ArrayLike, n: int | None) -> tuple[Indices, int]:
 
 def _merge(pairs: Indices, coupling: Array) -> tuple[Indices, Array]:
     """Return every edge once, with the sum of its couplings where it is given several times."""
-    low, high = pairs.min(axis=1), pairs.max(axis=1)
+    low, high = np.minimum(*pairs.T), np.maximum(*pairs.T)
     n = int(high.max(initial=0)) + 1  # at most 2^31, so that a pair is one number
     keys, index = np.unique(low * n + high, return_inverse=True)
     kept = np.stack(np.divmod(keys, n), axis=1)
