@@ -186,7 +186,7 @@ def test_errors_of_means_hold_on_small_cold_models(units, base):
             pairs += [(np.array([r.functions[f] - x]), r.function_errors[f]) for f, x in exact.functions.items()]
             covered += [np.mean(np.abs(off) <= 1.96 * error + 1e-12) for off, error in pairs]
             z += [np.abs(off / np.maximum(error, 1e-11)).max() for off, error in pairs]
-    assert np.mean(covered) > 0.93
+    assert np.mean(covered) > 0.92
     assert np.mean(np.array(z) < 4.5) > 0.99
 
 

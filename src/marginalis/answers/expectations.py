@@ -32,7 +32,7 @@ from .features import Features, Function, evaluated, named_functions
 from .final_states import FinalStates, final_states
 from .gradient import Gradient, gradient_of
 from .record import Answer, Record, data_frame, finite, plain_name
-from .unseen import reach_of_function, reaches_of_means, reaches_of_products
+from .unseen import reach_of_function, reaches_of_means, reaches_of_products, widened
 
 _CHEAP, _ANY = 26.0, 34.0  # binary logarithms of operations: about a second, and some minutes
 _CHEAP_TABLES = 22.0  # likewise of entries
@@ -349,7 +349,7 @@ def _from_chains(states: FinalStates, model: MRF, what: Features, functions: dic
         numbers = np.moveaxis(np.stack(found).reshape(moves, chains, -1), 2, 0)
         average, error = states.average(numbers)
         reach = reach_of_function(states, what, functions[name], name, numbers, drawn)
-        values[name], errors[name] = average.reshape(shape), np.maximum(error, states.once * reach).reshape(shape)
+        values[name], errors[name] = average.reshape(shape), widened(states, error, reach).reshape(shape)
     if not all(np.isfinite(x).all() for x in (means, products, *values.values())):
         raise ValueError("mean values are not finite: the parameters are too large for floating point")
     return Expectations(

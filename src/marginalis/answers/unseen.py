@@ -18,6 +18,8 @@ from ..models.units import Units
 from .features import Features, Function, evaluated
 from .final_states import FinalStates
 
+_FEW = 5.0  # Chains with another value of a function, up to which the spread does not tell how rare that is.
+_MISSED = math.sqrt(2.0)  # Chains by whose root the error of a count of so few is widened, as in Wilson's interval.
 _ROUNDS = 2  # Couplings along which a change is followed, from the variables that are held.
 _LARGEST = 1e3  # Change of a field beyond which its size does not matter.
 _RANDOM = 64  # Random states at which a function is evaluated.
@@ -80,6 +82,14 @@ def reaches_of_products(states: FinalStates, what: Features, means: Array, reach
     )
 
 
+def widened(states: FinalStates, errors: Array, reach: Array) -> Array:
+    """Return errors of functions, and what states that no chain has met may add to them.
+
+    A function counts chains, while means and products have the part of single variables from their fields.
+    """
+    return np.where(reach > 0.0, np.hypot(errors, _MISSED * states.once * reach), errors)
+
+
 def _is_held(states: FinalStates, means: Array, low: Array, high: Array) -> Array:
     """Whether means lie so close to an end of their range that all chains may have been there; not without an end."""
     with np.errstate(invalid="ignore"):
@@ -98,7 +108,7 @@ def reach_of_function(
     flat, weights = values.reshape(len(values), -1), states.weights.ravel()
     common = _weighted_medians(flat, weights)
     away = np.abs(flat - common[:, None]) > _SAME * np.abs(flat).max(axis=1, keepdims=True)
-    agreed = away @ weights < states.once
+    agreed = away @ weights < _FEW * states.once
     if not agreed.any():
         return np.zeros(len(values))
     found = [flat]
