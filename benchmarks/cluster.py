@@ -109,8 +109,8 @@ def tasks(options: argparse.Namespace) -> None:
     from marginalis.running.parts import ChainsOfPlan
 
     digest, data = packed(ChainsOfPlan(plan, None))
-    task = Task("0.2.0", digest, range(0, 1), None, 1, np.geterr())
-    reply = Reply(machine(), "0.2.0", 1.0, False, Found(np.zeros(1600), None), range(100))
+    task = Task(mg.__version__, digest, range(0, 1), None, 1, np.geterr())
+    reply = Reply(machine(), mg.__version__, 1.0, False, Found(np.zeros(1600), None), range(100))
     print(f"the job (an RBM 100 x 200, sent once to each worker): {len(data)} bytes")
     print(f"a task: {len(pickle.dumps(task, 5))} bytes; the reply for 1600 chains: {len(pickle.dumps(reply, 5))} bytes")
     pools: list[tuple[str, Any]] = [(f"pool={options.processes}", options.processes)]

@@ -5,7 +5,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
+import typer
+
 import marginalis
+from marginalis.cli import answers, audit, expectations, formats, free_energy, make, report, results, samples, studies  # noqa: F401
+from marginalis.cli.common import app
 
 project = "marginalis"
 author = "The marginalis developers"
@@ -26,7 +30,7 @@ nb_execution_raise_on_error = True
 nb_merge_streams = True
 nb_number_source_lines = False
 
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
@@ -62,12 +66,48 @@ def completed(text):
     return text.replace(REST, f"## Others\n\n```{{eval-rst}}\n{entries}```\n" if rest else "")
 
 
+COMMANDS = "<!-- all commands -->"
+
+
+def with_commands(text):
+    """Return the page of the command line with every command, its arguments and options, as the command has them."""
+    root = typer.main.get_command(app)
+    parts = [part for name in sorted(root.commands) for part in _command(f"marginalis {name}", root.commands[name])]
+    return text.replace(COMMANDS, "\n".join(parts))
+
+
+def _command(name, command):
+    """Give the lines of markdown that describe a command, or all of a group."""
+    if hasattr(command, "commands"):
+        yield from (
+            part for key in sorted(command.commands) for part in _command(f"{name} {key}", command.commands[key])
+        )
+        return
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    yield f"## {name}\n\n{command.help}\n\n```text\n{' '.join([name, *map(_metavar, arguments)])} [OPTIONS]\n```\n"
+    yield "| option | what it does | default |\n|---|---|---|"
+    for p in command.params:
+        words = (getattr(p, "help", None) or "").replace("|", "\\|")
+        if p.param_type_name == "argument":
+            yield f"| {_metavar(p)} | {words} | |"
+        elif p.name != "help":
+            default = "" if p.default in (None, False, ()) or callable(p.default) else f"`{p.default}`"
+            yield f"| {', '.join(f'`{x}`' for x in [*p.opts, *p.secondary_opts])} | {words} | {default} |"
+    yield ""
+
+
+def _metavar(parameter):
+    return parameter.metavar or parameter.name.upper()
+
+
 def setup(app):
     """Complete the reference; and escape sizes, |V| in docstrings, which would be taken for substitutions."""
 
     def complete(app, page, source):
         if page == "reference/api":
             source[0] = completed(source[0])
+        if page == "reference/cli":
+            source[0] = with_commands(source[0])
 
     def escape(app, what, name, thing, options, lines):
         lines[:] = [line.replace("|", r"\|") for line in lines]

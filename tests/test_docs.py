@@ -20,8 +20,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import typer
 
 import marginalis as mg
+from marginalis.cli.common import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
@@ -32,6 +34,7 @@ PAGES = {
 QUICK = {  # run by `make test`; the others by `make docs`
     "README.md",
     "docs/formats.md",
+    "docs/install.md",
     "docs/models/dbm.md",
     "docs/models/gaussian.md",
     "docs/models/rectified.md",
@@ -176,6 +179,18 @@ def test_no_block_is_overlooked():
                     assert extra in extras, place
             else:
                 assert kind in ("python", "bash", "toml", "{eval-rst}") or kind.startswith("{"), place
+
+
+def test_the_reference_has_every_command():
+    """With all its options, made from the commands themselves."""
+    conf = runpy.run_path(str(ROOT / "docs" / "conf.py"))
+    text = conf["with_commands"](PAGES["docs/reference/cli.md"])
+    commands = typer.main.get_command(app).commands
+    for name, command in commands.items():
+        assert f"## marginalis {name}" in text
+        for parameter in getattr(command, "params", []):
+            assert all(f"`{flag}`" in text for flag in parameter.opts if flag.startswith("--") and flag != "--help")
+    assert "## marginalis make ising-grid" in text
 
 
 def test_the_reference_names_everything():

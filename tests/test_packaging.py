@@ -1,5 +1,7 @@
 """What the package index gets: archives that hold what they should, facts that agree, workflows that can be read."""
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -43,6 +45,7 @@ def test_the_archives_hold_what_they_should(archives):
     assert metadata["Version"] == PROJECT["version"]
     assert {*metadata.get_all("Provides-Extra")} == {*PROJECT["optional-dependencies"]}
     assert metadata["Description-Content-Type"] == "text/markdown"
+    check_links(metadata.get_payload(), links_of(README), REPOSITORY.replace("github.com", "raw.githubusercontent.com"))
     with tarfile.open(source) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames()}
     assert {f"src/{name}" for name in modules} | {"pyproject.toml", "README.md", "LICENSE", "CITATION.cff"} <= names
@@ -59,17 +62,56 @@ def test_facts_agree():
     assert f"## {PROJECT['version']}" in changes
 
 
-def test_the_readme_stands_alone():
-    """The package index shows it without the files beside it: links are absolute, and those into here lead on."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    targets = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|href)="([^"]+)"', text)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def links_of(text):
+    return re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|href)="([^"]+)"', text)
+
+
+def check_links(text, own, raw):
+    """The package index shows the text without the files beside it: there all links are absolute."""
+    for target, there in zip(own, links_of(text), strict=True):
+        if target.startswith("https://"):
+            assert there == target
+        else:
+            assert (
+                there == f"{raw}/main/{target}"
+                if target.endswith((".png", ".svg"))
+                else f"{REPOSITORY}/blob/main/{target}"
+            )
+
+
+def test_the_links_of_the_readme_lead_somewhere():
+    targets = links_of(README)
     assert len(targets) > 10
-    raw = REPOSITORY.replace("github.com", "raw.githubusercontent.com")
     for target in targets:
-        assert target.startswith(("https://", "#")), target
-        for prefix in (f"{REPOSITORY}/blob/main/", f"{REPOSITORY}/tree/main/", f"{raw}/main/"):
-            if target.startswith(prefix):
-                assert (ROOT / target.removeprefix(prefix).split("#")[0]).exists(), target
+        assert target.startswith("https://") or (ROOT / target.split("#")[0]).exists(), target
+
+
+def test_nothing_claims_to_be_on_an_index():
+    """Until a release is there `pip install marginalis` fails; with an extra it adds to what is installed."""
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        assert not re.search(r"(pip install|pipx run|uvx) '?marginalis(?![[/\w])", path.read_text(encoding="utf-8")), path
+
+
+def test_the_container_is_built_from_what_is_here(tmp_path):
+    """No Docker here: its instructions are known ones, in order, and what it copies, installs and runs exists."""
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    words = [line.split(" ", 1) for line in lines if line and not line.startswith("#")]
+    assert [word for word, _ in words] == ["FROM", "COPY", "RUN", "ENV", "RUN", "WORKDIR", "ENTRYPOINT", "CMD"]
+    given = dict(words)
+    python = re.fullmatch(r"python:(3\.\d+)-slim", given["FROM"])[1]
+    assert f"Programming Language :: Python :: {python}" in PROJECT["classifiers"]
+    (extra,) = re.findall(r'"/src\[(\w+)\]"', words[2][1])
+    assert extra in PROJECT["optional-dependencies"]
+    (command,) = json.loads(given["ENTRYPOINT"])
+    assert command in PROJECT["scripts"]
+    run = [sys.executable, "-m", "marginalis", *json.loads(given["CMD"])]
+    name, place = given["ENV"].split("=")
+    assert place in words[4][1]
+    done = subprocess.run(run, env={**os.environ, name: str(tmp_path)}, cwd=tmp_path, capture_output=True, text=True)
+    assert "free-energy" in done.stdout
 
 
 def test_workflows_can_be_read():

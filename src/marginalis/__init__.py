@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from ._public import *
     from ._public import MRF as BipartiteMRF  # noqa: F401
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 
 if not TYPE_CHECKING:  # Type checkers know the names, and report others.

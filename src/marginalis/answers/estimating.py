@@ -27,7 +27,7 @@ logger = logging.getLogger("marginalis")
 
 _RECORD_BYTES = 1 << 28
 _OPERATIONS_PER_SECOND = 1e10  # Of one core, cautiously, for telling how long an estimate takes.
-_WORTH_A_HINT = 0.5  # Seconds of an estimate from which a faster exact sum is looked for.
+_WORTH_A_HINT = 2.0  # Seconds of an estimate on one core from which a faster exact sum is looked for.
 _MUCH_FASTER = 0.2  # Part of the time of the estimate that the exact sum may take to be mentioned.
 _LARGEST_HINTED = 5000  # Variables of a model above which looking for an exact sum takes too long.
 
@@ -105,10 +105,10 @@ def _exact_hint(model: Any, result: Estimate, threads: int) -> tuple[str, ...]:
     model = as_model(model)
     entries = model.n_edges if model.is_sparse else model.weights.size
     seconds = result.chains * result.steps * (2.0 * entries + 60.0 * model.n_features) / _OPERATIONS_PER_SECOND
-    if seconds < _WORTH_A_HINT * threads or model.n_variables > _LARGEST_HINTED:
+    if seconds < _WORTH_A_HINT or model.n_variables > _LARGEST_HINTED:
         return ()
     try:
-        exact = predicted(model, threads=threads, max_seconds=_MUCH_FASTER * seconds / threads).seconds
+        exact = predicted(model, threads=threads, max_seconds=_MUCH_FASTER * seconds).seconds
     except ValueError:  # no method is so fast
         return ()
     return (f"an exact sum takes {duration(exact)}: mg.free_energy(model), marginalis free-energy",)
