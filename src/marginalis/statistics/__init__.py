@@ -1,5 +1,5 @@
 """Statistics: what independent, positive, unbiased weights tell about their mean.
 
-`confidence` has intervals and warnings for one set of log-weights, `bennett` the estimates from two directions of a
+`weights` has the value that estimates hold: N log-weights and what they tell. `confidence` has intervals and warnings for one set of log-weights, `bennett` the estimates from two directions of a
 process. These are functions of arrays alone; nothing here knows of models or runs.
 """

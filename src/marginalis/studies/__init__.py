@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checks import one_of, whole
+from ..engines.placement import needs_gpu
 from ..files.atomic import make_folder, write_whole
 from ..options import Engine
 from ..parallel.each import call_each
@@ -72,7 +73,7 @@ def reproduce(
     for e in chosen:
         count = whole(e.experiments if experiments is None else experiments, "experiments", 1, 10**6)
         n = whole(e.chains if chains is None else chains, "chains", 1, 10**7)
-        own = {"engine": engine} if engine == "cuda" else {}  # its last digits are others than those of the CPU
+        own = {"engine": engine} if needs_gpu(engine) else {}  # its last digits are others than those of the CPU
         plans.append((e, count, n, {"seed": seed, "chains": n, **own, **_plain(e.settings)}))
     folder = Path(out)
     tables = [f"{e.name}{end}" for e in chosen for end in (".csv", ".png", *(["-runs.csv"] if export else []))]
@@ -80,7 +81,7 @@ def reproduce(
     store = Store(folder / STORE)
     try:
         store.begin({e.name: settings for e, _, _, settings in plans}, resume)
-        if pool is None and engine == "cuda" and here > 1:
+        if pool is None and needs_gpu(engine) and here > 1:
             # what a GPU does of a piece takes less time than Python; but processes that share it take turns
             pool, threads = min(here, _PROCESSES), _THREADS if threads is None else 1
         work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None}
@@ -118,7 +119,7 @@ def _run(
     with open_session(options, e.name) as session:
         style()  # loads matplotlib: while the processes of a pool start, and before the work if it is missing
         measure = partial(_measure, e.name, seed, chains, engine)
-        guess = _ON_GPU if engine == "cuda" else 5.0
+        guess = _ON_GPU if needs_gpu(engine) else 5.0
         call_each(measure, items, receive, session.pool, session.threads, session.tick, guess)
     after = _read(store, e, count, whole=True)
     columns = Columns.of(after.means)

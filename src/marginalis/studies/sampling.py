@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..checks import Array, one_of
+from ..engines.placement import needs_gpu
 from ..engines.plan import make_plan
 from ..exact import exact_log_z
 from ..examples import rbm_gaussian, rbm_hopfield
@@ -35,7 +36,7 @@ class Setting(NamedTuple):
 def check_engine(engine: object) -> None:
     """Raise a ValueError, before any work, if an engine is none or has no GPU to run on."""
     one_of(engine, ENGINES, "engine")
-    if engine == "cuda":
+    if needs_gpu(engine):
         open_device()
 
 
@@ -53,7 +54,7 @@ def make_model(name: str, seed: int, setting: Setting) -> MRF:
 
 def exact_row(model: MRF, setting: Setting, engine: Engine = "auto") -> Row:
     """Return the exact free energy as a row."""
-    where = "cuda" if engine == "cuda" else "auto"
+    where = engine if needs_gpu(engine) else "auto"
     return Row(*setting, 0, "exact", 0, -exact_log_z(model, method="enumeration", threads=1, engine=where), None)
 
 
