@@ -50,7 +50,9 @@ def arrange(
     n = units.variables(len(bias))
     if n == len(bias):  # a feature is a variable
         both.sort_indices()
-        graph = sp.csr_array((np.ones(both.nnz, dtype=np.int8), both.indices, both.indptr), shape=(n, n))
+        short = np.int32 if both.nnz < 2**31 else np.int64  # half of what colouring has to read
+        at = both.indices.astype(short), both.indptr.astype(short)
+        graph = sp.csr_array((np.ones(both.nnz, dtype=np.int8), *at), shape=(n, n))
         loops = np.flatnonzero(both.diagonal())
     else:
         rows, columns = sp.coo_array(both).coords
