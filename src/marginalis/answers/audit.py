@@ -23,7 +23,6 @@ from ..display import sketch
 from ..display.words import decimals
 from ..models.layered import as_model
 from ..models.model import MRF
-from ..models.units import Gaussian
 from ..options import RunOptions, filled_in, takes_options
 from .bounds import Bounds, bound
 from .energies import Rows
@@ -212,7 +211,7 @@ def audit(model: Any, samples: Any, *, bounds: bool = True, **options: Unpack[Ru
     chosen = filled_in(options, leave_out=_OPTIONS)
     given: Any = {name: value for name, value in chosen.items() if name in options or name == "seed"}
     model = as_model(model)
-    if any(isinstance(units, Gaussian) for units in (model.visible_units, model.hidden_units)):
+    if not (model.visible_units.is_discrete and model.hidden_units.is_discrete):
         raise ValueError("audit serves discrete variables only")
     rows = Rows.of(model, samples)
     pseudo = None if rows.hidden is None else rows.pseudo_likelihood()

@@ -10,11 +10,11 @@ from numba import njit
 
 from ..checks import Array
 from ..simd.cache import kernel
+from ..simd.draws import INLINE
 from ..simd.functions import exp2_nonpositive
 from ..simd.vector import LANES, absolute, aligned, exponent_and_mantissa, fma, load, maximum, splat, store
 
 _LOG2_E = 1.0 / math.log(2.0)
-_INLINE = {"nogil": True, "error_model": "numpy", "forceinline": True}
 
 
 class Lower(NamedTuple):
@@ -72,7 +72,7 @@ def sum_states(
     return out[0], out[1]
 
 
-@njit(**_INLINE)
+@njit(**INLINE)
 def _times(in_logs, product, exponent, low, high):
     """Return product·(1 + e^{−2a}), e^{−2a} = low·high; in logarithms 2^exponent takes the large part."""
     if in_logs is None:
@@ -82,7 +82,7 @@ def _times(in_logs, product, exponent, low, high):
     return fma(exp2_nonpositive(size * -1.0), product, product), exponent + (x + size) * 0.5
 
 
-@njit(**_INLINE)
+@njit(**INLINE)
 def _add(total, scale, mantissa, exponent):
     """(total, scale) + (mantissa, exponent), numbers being mantissa·2^exponent."""
     top = maximum(scale, exponent)

@@ -52,6 +52,7 @@ class Model(NamedTuple):
     sides: tuple[int, int]
     mixture: Any  # a Component, or None
     drawn: Any  # a Drawn component, or None
+    pairs: int | None  # 1 if blocks are swept two at a time: those of dense graphs
 
 
 class Drawn(NamedTuple):
@@ -140,6 +141,7 @@ def prepare(plan: Plan) -> Prepared:
         (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN),
         component,
         drawn,
+        1 if before is not None and len(before) == 4 and into0 is None and dense is None else None,
     )
     couplings = [w for w in (weights, lateral, path.weights0, lateral0) if w is not None]
     entries = sum(w.nnz if sp.issparse(w) else w.size for w in couplings)
@@ -320,8 +322,8 @@ class Population(population.Population):
 
     def _allocate(self, blocks: int, joint: bool) -> None:
         model: Any = self.prepared.model
-        if model.before is not None and len(model.before) == 4 and model.dense is None:
-            blocks += blocks % 2  # dense graphs are swept two blocks at a time
+        if model.pairs is not None:
+            blocks += blocks % 2
         n, m = len(model.slope_v), len(model.slope_h)
         drawn = 0 if model.drawn is None else len(model.drawn.own)
         z = drawn if model.mixture is None else len(model.mixture.slope)

@@ -9,12 +9,11 @@ The arithmetic is that of `sampling.loop`.
 
 from __future__ import annotations
 
-from numba import njit, types, uint64
-from numba.extending import overload
+from numba import njit, uint64
 
 from ...random import MIXTURE
 from ...simd.cache import kernel
-from ...simd.draws import CALLED, INLINE, LOW, WORD, philox
+from ...simd.draws import CALLED, LOW, WORD, philox
 from ...simd.vector import LANES, lane_numbers, load, store, widen
 from .fields import fields_into
 from .graph_sampled_side import energy, sweep, sweep_pair
@@ -49,76 +48,10 @@ def _draw_component(end, drawn, beta, k, chain, k0, k1, x, at, at_z, scratch):
     draw_state(scratch, 0, 0, drawn.components, beta, scratch, at_start, most, total, word, x, at_z)
 
 
-def _together(before, into0, room):
-    """How many blocks of chains are swept side by side."""
-    raise NotImplementedError
-
-
-@overload(_together, jit_options=INLINE)
-def _together_overload(before, into0, room):
-    if isinstance(room, types.BaseTuple):
-        return lambda before, into0, room: room[0].shape[0]
-    return (lambda before, into0, room: 2) if _in_pairs(before, into0) else (lambda before, into0, room: 1)
-
-
-def _in_pairs(before, into0):
-    return isinstance(before, types.BaseTuple) and len(before) == 4 and isinstance(into0, types.NoneType)
-
-
-def _sweep_blocks(
-    side, before, after, dense, room, ready, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0,
-    k1, x, first, last, scratch, rises,
-):  # fmt: skip
-    """Sweep the blocks from `first` to `last`, which are taken together, and note the slopes."""
-    raise NotImplementedError
-
-
-@overload(_sweep_blocks, jit_options=CALLED)
-def _sweep_blocks_overload(
-    side, before, after, dense, room, ready, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0,
-    k1, x, first, last, scratch, rises,
-):  # fmt: skip
-    if isinstance(room, types.BaseTuple):
-        return _sweep_many_blocks
-    return _sweep_two_blocks if _in_pairs(before, into0) else _sweep_one_block
-
-
-def _sweep_one_block(
-    side, before, after, dense, room, ready, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0,
-    k1, x, first, last, scratch, rises,
-):  # fmt: skip
-    at = first * x.shape[1] * LANES
-    rise_v = sweep(
-        side, before, after, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0, k1, x, at, scratch
-    )
-    store(rises, first * LANES, rise_v)
-
-
-def _sweep_two_blocks(
-    side, before, after, dense, room, ready, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0,
-    k1, x, first, last, scratch, rises,
-):  # fmt: skip
-    at = (first * x.shape[1] * LANES, (first + 1) * x.shape[1] * LANES)
-    chains = (chain, chain + uint64(LANES))
-    one, two = sweep_pair(side, before, after, inner, tied, slope_v, base_v, beta, k, chains, side_v, k0, k1, x, at)
-    store(rises, first * LANES, one)
-    store(rises, (first + 1) * LANES, two)
-
-
-def _sweep_many_blocks(
-    side, before, after, dense, room, ready, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0,
-    k1, x, first, last, scratch, rises,
-):  # fmt: skip
-    sweep_tables(
-        side, dense, room, ready, inner, tied, slope_v, base_v, beta, k, chain, side_v, k0, k1, x, first, last, scratch,
-        rises,
-    )  # fmt: skip
-
-
 @kernel(error_model="numpy")
 def anneal_graph(
     visible, hidden, up, up0, before, after, dense, into0, inner, inner0, tied, slope_v, slope_h, base_v, base_h,
-    betas, differences, seed, sides, mixture, drawn,
+    betas, differences, seed, sides, mixture, drawn, pairs,
     first_chain, x, scratch, room, rises, log_weights, joint, from_step, to_step, fresh,
 ):  # fmt: skip
     """Carry blocks of chains from one step of 0 … K to another.
@@ -131,7 +64,11 @@ def anneal_graph(
     steps = len(betas) - 1
     k0, k1 = seed & LOW, seed >> WORD
     side_v, side_h = uint64(sides[0]), uint64(sides[1])
-    together = _together(before, into0, room)
+    together = 1  # blocks that are swept side by side
+    if room is not None:
+        together = room[0].shape[0]
+    elif pairs is not None:
+        together = 2
     in_front = len(slope_v)  # units before the summed-out ones
     if drawn is not None:
         in_front = len(slope_v) + len(drawn.own)
@@ -177,9 +114,23 @@ def anneal_graph(
                 at = first * x.shape[1] * LANES  # a drawn component goes with one block at a time
                 if drawn is not None:
                     _draw_component(0, drawn, betas[k], k, chain, k0, k1, x, at, at + len(slope_v) * LANES, scratch)
-                _sweep_blocks(
-                    visible, before, after, dense, room, ready, into0, inner, inner0, tied, slope_v, base_v, betas[k],
-                    k, chain, side_v, k0, k1, x, first, last, scratch, rises,
-                )  # fmt: skip
+                if room is not None:
+                    sweep_tables(
+                        visible, dense, room, ready, inner, tied, slope_v, base_v, betas[k], k, chain, side_v, k0, k1,
+                        x, first, last, scratch, rises,
+                    )  # fmt: skip
+                elif pairs is not None:
+                    one, two = sweep_pair(
+                        visible, before, after, inner, tied, slope_v, base_v, betas[k], k,
+                        (chain, chain + uint64(LANES)), side_v, k0, k1, x, (at, at + x.shape[1] * LANES),
+                    )  # fmt: skip
+                    store(rises, first * LANES, one)
+                    store(rises, (first + 1) * LANES, two)
+                else:
+                    rise_v = sweep(
+                        visible, before, after, into0, inner, inner0, tied, slope_v, base_v, betas[k], k, chain,
+                        side_v, k0, k1, x, at, scratch,
+                    )  # fmt: skip
+                    store(rises, first * LANES, rise_v)
                 if drawn is not None:
                     _draw_component(1, drawn, betas[k], k, chain, k0, k1, x, at, at + len(slope_v) * LANES, scratch)

@@ -188,8 +188,8 @@ class Population(lattice.Population):
 
     def _carry_by(self, tables: Any, stop: int) -> None:
         anneal_planes(
-            self.prepared.model,
-            tables,
+            *self.prepared.model,
+            *tables,
             self.first // np.uint64(TOGETHER),
             self.alive,
             self.spins_v,

@@ -162,7 +162,7 @@ def _clear(counter, size):
         counter[i] = uint32(0)
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(**CALLED)
 def _sweep(
     sites, signs, kinds, wide, tables, row, counts, chains, alive, k, side, k0, k1, here, at_here, there, at_there,
     scratch, worth, weights, at_weights,
@@ -212,7 +212,7 @@ def _sweep(
             _collect(counter, counters, sites.begin[i + 1] - sites.begin[i], worth, table, weights, at_weights)
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(**CALLED)
 def _rise(sites, slopes, difference, v, at_v, scratch, weights, at_weights):
     """Add the slope in β of the fields of the sampled side."""
     counter, _, pair = scratch
@@ -226,12 +226,19 @@ def _rise(sites, slopes, difference, v, at_v, scratch, weights, at_weights):
         _collect(counter, 1, sites.begin[i + 1] - sites.begin[i], pair, 0, weights, at_weights)
 
 
-@njit(nogil=True, error_model="numpy")
-def _anneal(
-    hidden, visible, signs_h, signs_v, kinds, wide, start, rises, rising, differences, seed, sides,
-    first, tables, worth, first_word, alive, v, h, scratch, weights, from_step, to_step, fresh,
+@kernel(error_model="numpy")
+def anneal_planes(
+    hidden, visible, kinds, wide, start, rises, rising, differences, seed, sides, units,
+    first, thresholds, favoured, worth,
+    first_word, alive, v, h, scratch, weights, from_step, to_step, fresh,
 ):  # fmt: skip
+    """Carry groups of 512 chains, as bits in v and h, from one step of 0 … K to another.
+
+    The first line of arguments is a `planes.Model`, the second one the `Tables` of these steps. `alive` has a bit for
+    every chain that counts; log-weights lie [group][bit][word].
+    """
     steps = len(differences)
+    tables = (thresholds, favoured)
     k0, k1 = seed & LOW, seed >> WORD
     side_v, side_h = uint64(sides[0]), uint64(sides[1])
     for group in range(v.shape[0]):
@@ -241,7 +248,7 @@ def _anneal(
         at_weights = group * TOGETHER * LANES
         if fresh == 1:  # at step 0; the tables of the start do not look at the neighbours
             _sweep(
-                visible, signs_v, kinds, wide, start, from_step, False, chains, living, uint64(0), side_v, k0, k1,
+                visible, visible.signs, kinds, wide, start, from_step, False, chains, living, uint64(0), side_v, k0, k1,
                 v, at_v, h, at_h, scratch, worth, weights, at_weights,
             )  # fmt: skip
         for k in range(from_step + 1, to_step + 1):
@@ -249,26 +256,11 @@ def _anneal(
             if rising:
                 _rise(visible, rises, differences[k - 1], v, at_v, scratch, weights, at_weights)
             _sweep(
-                hidden, signs_h, kinds, wide, tables, row, True, chains, living, uint64(k), side_h, k0, k1,
+                hidden, hidden.signs, kinds, wide, tables, row, True, chains, living, uint64(k), side_h, k0, k1,
                 h, at_h, v, at_v, scratch, worth, weights, at_weights,
             )  # fmt: skip
             if k < steps:
                 _sweep(
-                    visible, signs_v, kinds, wide, tables, row, False, chains, living, uint64(k), side_v, k0, k1,
+                    visible, visible.signs, kinds, wide, tables, row, False, chains, living, uint64(k), side_v, k0, k1,
                     v, at_v, h, at_h, scratch, worth, weights, at_weights,
                 )  # fmt: skip
-
-
-@kernel(error_model="numpy")
-def anneal_planes(model, tables, first_word, alive, v, h, scratch, weights, from_step, to_step, fresh):
-    """Carry groups of 512 chains, as bits in v and h, from one step of 0 … K to another.
-
-    `model` is a `planes.Model`, `tables` are the `Tables` of these steps. `alive` has a bit for every chain
-    that counts; log-weights lie [group][bit][word].
-    """
-    _anneal(
-        model.hidden, model.visible, model.hidden.signs, model.visible.signs, model.kinds, model.wide, model.start,
-        model.rises, model.rising, model.differences, model.seed, model.sides,
-        tables.first, (tables.thresholds, tables.favoured), tables.worth,
-        first_word, alive, v, h, scratch, weights, from_step, to_step, fresh,
-    )  # fmt: skip

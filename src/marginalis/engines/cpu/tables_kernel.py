@@ -54,7 +54,7 @@ def make_tables(weights, at, count, tables, into):
             )
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(**CALLED)
 def sum_tiles(coupling, panel, tile, end, low, high, ready, tables, x, first, last, sums, into):
     """Sums of the tiles from `tile` to `end` of a panel over four inputs at a time of x, those from `low` to `high`.
 
