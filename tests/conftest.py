@@ -135,6 +135,10 @@ class PathSums:
         target = ((v @ model.visible_bias)[:, None] + h @ model.hidden_bias + v @ weights @ h.T + model.offset) / t
         if model.lateral is not None:
             target += (0.5 / t) * ((v @ model.lateral) * v).sum(axis=1)[:, None]
+        if model.has_terms:
+            rows = np.concatenate([np.repeat(v, len(h), axis=0), np.tile(h, (len(v), 1))], axis=1)
+            for features, couplings in model.terms:
+                target += (rows[:, features].prod(axis=2) @ couplings).reshape(target.shape) / t
         b0, c0 = base if base is not None else (np.zeros(v.shape[1]), np.zeros(h.shape[1]))
         start = (v @ b0)[:, None] + h @ c0
         self.v_states, self.h_states, self.sweeps = v, h, sweeps

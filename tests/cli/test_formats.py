@@ -89,7 +89,7 @@ def test_zeros_and_larger_factors(tmp_path):
     assert done.returncode == 2
     assert "forbids some states (zeros), which annealing cannot pass" in done.stderr
     path.write_text("MARKOV 3 2 2 2 1 3 0 1 2 8 1 2 3 4 5 6 7 8")
-    done = run("estimate", path)
+    done = run("difference", path, path)
     assert done.returncode == 2
     assert "joins 3 variables, annealing takes pairs" in done.stderr
 

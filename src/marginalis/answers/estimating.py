@@ -14,7 +14,8 @@ from ..checks import Array, yes_or_no
 from ..engines.plan import Plan, make_plan
 from ..engines.recorder import Recorder
 from ..exact import duration, predicted
-from ..models.layered import as_model
+from ..models.interacting import annealable
+from ..models.model import MRF
 from ..options import RunOptions, filled_in, plan_options, takes_options
 from ..planning.choose import Panel, fitted, is_left_to_us
 from ..planning.pilots import plan_with_pilots
@@ -66,6 +67,9 @@ def estimate_knowing(
     yes_or_no(record, "record")
     chosen = filled_in(options)
     begin = time.perf_counter()
+    model = annealable(model)
+    if model.has_terms and tolerance is not None:
+        raise ValueError("tolerance serves models of pairs; give steps and chains for larger factors")
     if tolerance is not None:
         if chosen["chains"] is not None or record:
             raise ValueError("tolerance chooses the chains itself: leave out chains and record (a plot of the curve)")
@@ -77,7 +81,7 @@ def estimate_knowing(
     with open_session(chosen, str(chosen["method"]), model) as session:
         given = plan_options(chosen)
         panel = None
-        if is_left_to_us(given) and not record:
+        if is_left_to_us(given) and not record and not model.has_terms:
             sides = given["method"] == "mais" and given["summed"] is None
             panel = Panel(make_plan(model, **given), session, sides, rows)
             plan = fitted(panel.choose(), session)
@@ -100,9 +104,10 @@ def estimate_knowing(
     return replace(result, hints=hints).took(time.perf_counter() - begin)
 
 
-def _exact_hint(model: Any, result: Estimate, threads: int) -> tuple[str, ...]:
+def _exact_hint(model: MRF, result: Estimate, threads: int) -> tuple[str, ...]:
     """Return a remark where an exact sum would take much less time than the estimate is predicted to take."""
-    model = as_model(model)
+    if model.has_terms:
+        return ()
     entries = model.n_edges if model.is_sparse else model.weights.size
     seconds = result.chains * result.steps * (2.0 * entries + 60.0 * model.n_features) / _OPERATIONS_PER_SECOND
     if seconds < _WORTH_A_HINT or model.n_variables > _LARGEST_HINTED:

@@ -54,6 +54,8 @@ def _settle_engine(engine: str, plan: Plan) -> str:
         return engine
     model = plan.path.part
     hindrance = None if model is None else _hindrance(model, engine)
+    if model is not None and model.has_terms:
+        hindrance = "has no kernel for factors of three or more variables"
     if hindrance is None and engine != "cuda" and model is not None and jit_is_off():
         hindrance = "has nothing to run while NUMBA_DISABLE_JIT is set"
     if hindrance is None:

@@ -14,7 +14,7 @@ from ..checks import Array, real_number, shown, whole
 from ..exact.sampling import sample_visible
 from ..gpu.device import device_numbers
 from ..models.arrange import rearrange
-from ..models.layered import as_model
+from ..models.interacting import annealable
 from ..models.model import MRF
 from ..options import (
     DEFAULT_CHAINS,
@@ -210,6 +210,8 @@ def _model_digest(model: MRF) -> str:
     arrays = _stored(model.weights) + [model.visible_bias, model.hidden_bias, model.temperature, model.offset]
     if model.lateral is not None:
         arrays += _stored(model.lateral)
+    if model.has_terms:
+        arrays += [array for terms in model.terms for array in terms]  # type: ignore[attr-defined]
     return digest(f"{model.weights.shape} {model.visible_units} {model.hidden_units}", arrays)
 
 
@@ -231,12 +233,14 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
     With `keep_whole` nothing is summed exactly beforehand, so that the states are those of the whole model and
     the weights on the way those of its P_k.
     """
-    model = as_model(model)
+    model = annealable(model)
     chosen = filled_in(options, leave_out=NOT_OF_A_PLAN)
     method, transition = chosen["method"], chosen["transition"]
     sweeps = whole(chosen["sweeps"], "sweeps", 1, 10**6)
     schedule = "linear" if chosen["schedule"] is None else chosen["schedule"]
     steps = betas(schedule, DEFAULT_STEPS if chosen["steps"] is None else chosen["steps"])
+    if model.has_terms and (chosen["summed"] is not None or chosen["base"] not in (None, "uniform")):
+        raise ValueError("factors of three or more variables are annealed from base 'uniform'; summed is chosen")
     if chosen["summed"] is not None:
         if method in ("mais-v", "mais-h"):
             raise ValueError(f"summed says what to sum out, and so does method {method!r}: leave out one of them")

@@ -157,6 +157,11 @@ class MRF(Displayed):
         return self.lateral is None
 
     @property
+    def has_terms(self) -> bool:
+        """Whether there are products of three or more features (see `interacting`)."""
+        return False
+
+    @property
     def n_visible(self) -> int:
         """Number of visible variables, |V|."""
         return self.visible_units.variables(len(self.visible_bias))

@@ -73,12 +73,13 @@ class Path:
             return 1.0
         model = self.part
         entries = sum(w.nnz if sp.issparse(w) else w.size for w in (model.weights, model.lateral) if w is not None)
+        terms = sum(20 * x.features.size for x in model.terms) if model.has_terms else 0  # type: ignore[attr-defined]
         extra = 0
         if self.mixture is not None:
             extra = 8 * self.mixture.fields.size + 60 * self.mixture.components
             if self.mixture.hidden is not None:
                 extra = 2 * self.mixture.components * model.n_features + 60 * self.mixture.components
-        return 2.0 * entries + 60.0 * model.n_features + extra
+        return 2.0 * entries + 60.0 * model.n_features + extra + terms
 
     @property
     def log_z0(self) -> float:
@@ -148,7 +149,7 @@ def make_path(model: MRF, base: Base, name: str, turned: bool | None = None, *, 
     On a bipartite graph the hidden side is sampled if `turned` says so or, if that is None, if it is the smaller one
     (paper, section on the size ratio).
     """
-    part, start, exact = (whole_model if keep_whole else sum_small_parts)(model, base)
+    part, start, exact = (whole_model if keep_whole or model.has_terms else sum_small_parts)(model, base)
     if turned is None:
         sampled = part or model
         turned = sampled.is_bipartite and sampled.n_hidden < sampled.n_visible

@@ -25,6 +25,7 @@ from ...paths.mixture import pick
 from ...random import HIDDEN, JOINT, MIXTURE, VISIBLE, uniforms
 from ..plan import Plan
 from .moves import KERNELS
+from .terms import TermFields, pulled
 
 _CHUNK = 4096  # chains advanced together; bounds the memory, changes nothing else
 _OPERATIONS = 2e8  # of one call into a library, about: some tenths of a second, so that an interrupt is prompt
@@ -52,6 +53,7 @@ class Block(NamedTuple):
     weights0: Any
     lateral: Any  # likewise from the visible side
     lateral0: Any
+    terms: Any = ()  # products of three or more features that pull on it
 
 
 class Distributions:
@@ -69,6 +71,7 @@ class Distributions:
         self.weights0, self.lateral0 = base.weights, base.lateral
         self.weights, self.lateral = less(end.weights, base.weights), less(end.lateral, base.lateral)
         self.visible, self.hidden = end.visible_units, end.hidden_units
+        self.terms = TermFields(model) if model.has_terms else None
         self.sweep = [self._block(model, block) for block in base.sweep(model)]
         self.mixture = plan.path.mixture
         self.z: NDArray[np.int64] | None = None  # the component of a mixture that each chain is in, where it is drawn
@@ -82,7 +85,8 @@ class Distributions:
         at = np.flatnonzero(np.isin(model.visible_units.owners(len(self.b0)), variables))
         w, w0 = (None if x is None else _t(x[at]) for x in (self.weights, self.weights0))
         inside, inside0 = (None if x is None else x[:, at] for x in (self.lateral, self.lateral0))
-        return Block(variables, at, self.visible.take(variables), w, w0, inside, inside0)
+        terms = () if self.terms is None else self.terms.block(at)
+        return Block(variables, at, self.visible.take(variables), w, w0, inside, inside0, terms)
 
     def start(self) -> Array:
         """Draw v⁽¹⁾ from P_0(v), whose variables are independent, or from a mixture of such distributions."""
@@ -107,6 +111,8 @@ class Distributions:
         """Return the fields of the hidden side given v (and the component of a mixture, where that is drawn)."""
         start = self.c0 if self.weights0 is None else self.c0 + self.product(v, self.weights0)
         slope = self.slope_c + self.product(v, self.weights)
+        if self.terms is not None:
+            slope = slope + self.terms.on_hidden(v)
         if self.z is None:
             return Fields(start, slope)
         assert self.mixture is not None
@@ -117,6 +123,8 @@ class Distributions:
     def rise(self, v: Array) -> Array:
         """Return the slope in β of −E_k(v, h), the terms with h aside: v·(b − b0) + ½vᵀ(L − L0)v."""
         linear = (v * self.slope_b).sum(axis=1)
+        if self.terms is not None:
+            linear = linear + self.terms.rise(v)
         if self.lateral is None:
             return linear
         return linear + 0.5 * (v * self.product(v, self.lateral)).sum(axis=1)
@@ -168,6 +176,8 @@ class Distributions:
         """Fields of a block of visible variables given all others, under β_k."""
         start, slope = self.b0[block.features], self.slope_b[block.features]
         slope = slope + self.product(h, block.weights)
+        if block.terms:
+            slope = slope + pulled(block.terms, np.concatenate([v, h], axis=1), slope.shape[1])
         if block.lateral is not None:
             slope = slope + self.product(v, block.lateral)
         if block.weights0 is not None:
@@ -291,5 +301,7 @@ def chains_together(plan: Plan) -> int:
     """Return how many chains to advance together at most."""
     model = plan.path.end
     entries = sum(w.nnz if sp.issparse(w) else w.size for w in (model.weights, model.lateral) if w is not None)
+    if model.has_terms:
+        entries += sum(4 * x.features.size for x in model.terms)  # type: ignore[attr-defined]
     per_chain = entries + 10 * (len(model.visible_bias) + len(model.hidden_bias))
     return min(_CHUNK, max(1, int(_OPERATIONS / per_chain) // _ROWS) * _ROWS)
