@@ -92,7 +92,9 @@ def test_the_links_of_the_readme_lead_somewhere():
 def test_nothing_claims_to_be_on_an_index():
     """Until a release is there `pip install marginalis` fails; with an extra it adds to what is installed."""
     for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
-        assert not re.search(r"(pip install|pipx run|uvx) '?marginalis(?![\[/\w])", path.read_text(encoding="utf-8")), path
+        assert not re.search(r"(pip install|pipx run|uvx) '?marginalis(?![\[/\w])", path.read_text(encoding="utf-8")), (
+            path
+        )
 
 
 def test_the_container_is_built_from_what_is_here(tmp_path):
