@@ -1,5 +1,6 @@
 """The site: `make docs` builds it, without network; warnings are errors."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -87,7 +88,7 @@ def _command(name, command):
     yield f"## {name}\n\n{command.help}\n\n```text\n{' '.join([name, *map(_metavar, arguments)])} [OPTIONS]\n```\n"
     yield "| option | what it does | default |\n|---|---|---|"
     for p in command.params:
-        words = (getattr(p, "help", None) or "").replace("|", "\\|")
+        words = re.sub(r"(?<!\w)(--[a-z][a-z-]*)", r"`\1`", (getattr(p, "help", None) or "").replace("|", "\\|"))
         if p.param_type_name == "argument":
             yield f"| {_metavar(p)} | {words} | |"
         elif p.name != "help":

@@ -28,7 +28,7 @@ logger = logging.getLogger("marginalis")
 
 _RECORD_BYTES = 1 << 28
 _OPERATIONS_PER_SECOND = 1e10  # Of one core, cautiously, for telling how long an estimate takes.
-_WORTH_A_HINT = 2.0  # Seconds of an estimate on one core from which a faster exact sum is looked for.
+_WORTH_A_HINT = 10.0  # Seconds of an estimate on one core from which a faster exact sum is looked for.
 _MUCH_FASTER = 0.2  # Part of the time of the estimate that the exact sum may take to be mentioned.
 _LARGEST_HINTED = 5000  # Variables of a model above which looking for an exact sum takes too long.
 
