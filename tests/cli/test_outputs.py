@@ -6,7 +6,7 @@ import pytest
 from conftest import command as run
 from conftest import posix
 
-from marginalis.files import files
+from marginalis.files import atomic
 
 WRITERS = {
     "estimate": ["estimate", "{model}", "--out"],
@@ -54,7 +54,7 @@ def test_a_disk_that_fills_up_is_one_line(model, tmp_path, monkeypatch, writer):
 def test_devices_are_no_outputs(device):
     """Only asked, never written to: if this broke, root would replace the device by a file."""
     with pytest.raises(ValueError, match="it is not a regular file"):
-        files.check_writable(device)
+        atomic.check_writable(device)
 
 
 @posix
@@ -62,9 +62,9 @@ def test_a_file_is_whole_or_as_it_was(tmp_path):
     """Whatever ends the writing, nothing half-written stays, and links are followed."""
     path, link = tmp_path / "file", tmp_path / "link"
     link.symlink_to(path)
-    files.write_whole(link, lambda file: file.write(b"first"))
+    atomic.write_whole(link, lambda file: file.write(b"first"))
     with open(path, "rb") as reader:
-        files.write_whole(link, lambda file: file.write(b"good"))
+        atomic.write_whole(link, lambda file: file.write(b"good"))
         assert reader.read() == b"first"  # whoever reads it has a whole file, too
     for error in (OSError(28, "No space left on device"), KeyboardInterrupt(), SystemExit(143)):
 
@@ -73,6 +73,6 @@ def test_a_file_is_whole_or_as_it_was(tmp_path):
             raise error
 
         with pytest.raises(type(error)):
-            files.write_whole(link, fail)
+            atomic.write_whole(link, fail)
         assert path.read_bytes() == b"good"
         assert sorted(os.listdir(tmp_path)) == ["file", "link"]

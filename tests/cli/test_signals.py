@@ -38,9 +38,9 @@ def wait_for(stream, word):
 WRITING = """
 import os, signal, sys
 from marginalis import cli
-from marginalis.files import files
+from marginalis.files import atomic
 cli._on_signals(getattr(cli, sys.argv[1]))
-files.write_whole("file", lambda file: os.kill(os.getpid(), getattr(signal, sys.argv[2])))
+atomic.write_whole("file", lambda file: os.kill(os.getpid(), getattr(signal, sys.argv[2])))
 """
 
 

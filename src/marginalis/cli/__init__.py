@@ -114,9 +114,9 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _leave_at_once(number: int, frame: FrameType | None) -> NoReturn:
-    files = sys.modules.get(f"{__package__.rpartition('.')[0]}.formats.files")
-    if files is not None:
-        files.remove_unfinished()
+    atomic = sys.modules.get(f"{__package__.rpartition('.')[0]}.files.atomic")
+    if atomic is not None:
+        atomic.remove_unfinished()
     if number == signal.SIGINT and not _said:
         os.write(2, b"marginalis: interrupted\n")
     os._exit(128 + number)
