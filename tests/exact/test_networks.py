@@ -162,6 +162,16 @@ def test_counts_beyond_the_range_of_floating_point(log):
     assert found == pytest.approx(38 * log + math.log(2.0), rel=1e-12)
 
 
+def test_tasks_that_are_larger_than_a_pipe(monkeypatch):
+    """However often the child is looked at before it has read all."""
+    pytest.importorskip("pyganak")
+    monkeypatch.setattr(counting, "_LOOK", 1e-3)
+    differ = np.where(np.eye(2) == 1, -np.inf, 0.0)
+    formula = encode([2] * 5000, [((i, i + 1), differ) for i in range(4999)])
+    assert len(str(formula.clauses)) > 1 << 17
+    assert count_log_z(formula, 20.0, 4e9, no_tick) == pytest.approx(math.log(2.0), rel=1e-12)
+
+
 def parity(n, rng):
     """Random parities of three spins: enough of them leave no state."""
     odd = np.indices((2, 2, 2)).sum(axis=0) % 2

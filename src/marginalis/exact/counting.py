@@ -12,6 +12,7 @@ import json
 import math
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -158,17 +159,20 @@ def count_log_z(formula: Clauses, seconds: float, memory: float, tick: Tick) -> 
         "bytes": int(memory),
         "trials": _TRIALS,
     }
-    with subprocess.Popen(
-        [sys.executable, "-P", str(_CHILD)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as child:
-        try:
-            answer = _answer(child, json.dumps(task), seconds, tick)
-        finally:
-            child.kill()
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as given:  # a pipe would not take it all at once
+        json.dump(task, given)
+        given.seek(0)
+        with subprocess.Popen(
+            [sys.executable, "-P", str(_CHILD)],
+            stdin=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as child:
+            try:
+                answer = _answer(child, seconds, tick)
+            finally:
+                child.kill()
     if answer is None:
         raise CountingFailed(f"counting took more than its {seconds:.3g} s")
     lines = [line for line in answer.splitlines() if line.startswith("answer ")]
@@ -182,14 +186,13 @@ def count_log_z(formula: Clauses, seconds: float, memory: float, tick: Tick) -> 
     return formula.constant + math.log(result["count"]) - result["scale"] * math.log(2.0)
 
 
-def _answer(child: subprocess.Popen[str], task: str, seconds: float, tick: Tick) -> str | None:
+def _answer(child: subprocess.Popen[str], seconds: float, tick: Tick) -> str | None:
     """Return what the child prints, or None if it takes too long; its own limit is one of processor time."""
-    waited, given = 0.0, task
+    waited = 0.0
     while waited <= _PATIENCE * seconds:
         try:
-            return child.communicate(given, timeout=_LOOK)[0]
+            return child.communicate(timeout=_LOOK)[0]
         except subprocess.TimeoutExpired:
-            given = ""
             waited += _LOOK
             tick(min(1.0, waited / max(seconds, _LOOK)))
     return None
