@@ -196,7 +196,7 @@ def test_a_mixture_that_is_far_off_is_given_up(plans, monkeypatch):
     model = rbm_hopfield(10, 20, temperature=1 / 8, seed=1)
     r = mg.estimate(model, tolerance=0.2, base="quenches")
     assert r.base == "uniform"
-    assert any(p.mixture is not None for p in plans)
+    assert any(p.path.mixture is not None for p in plans)
 
 
 def test_the_plan_is_usually_enough(plans):

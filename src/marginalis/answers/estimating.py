@@ -17,7 +17,7 @@ from ..exact import duration, predicted
 from ..models.interacting import annealable
 from ..models.model import MRF
 from ..options import RunOptions, filled_in, plan_options, takes_options
-from ..planning.choose import Panel, fitted, is_left_to_us
+from ..planning.choose import Choice, fitted, is_left_to_us
 from ..planning.pilots import plan_with_pilots
 from ..planning.tolerance import to_tolerance
 from ..running.session import open_session
@@ -82,8 +82,7 @@ def estimate_knowing(
         given = plan_options(chosen)
         panel = None
         if is_left_to_us(given) and not record and not model.has_terms:
-            sides = given["method"] == "mais" and given["summed"] is None
-            panel = Panel(make_plan(model, **given), session, sides, rows)
+            panel = Choice(make_plan(model, **given), session, rows)
             plan = fitted(panel.choose(), session)
             if given["resample"] is None and panel.is_uneven:
                 plan = plan.resampled(given["populations"])

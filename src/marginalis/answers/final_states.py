@@ -15,7 +15,7 @@ from ..engines.plan import Plan, make_plan
 from ..engines.recorder import Recorder, the_states
 from ..models.model import MRF
 from ..options import PlanOptions
-from ..planning.choose import Panel, fitted, is_left_to_us
+from ..planning.choose import Choice, fitted, is_left_to_us
 from ..planning.pilots import plan_with_pilots
 from ..random import JOINT, uniforms
 from ..running.session import Session
@@ -165,8 +165,7 @@ def final_states(model: MRF, moves: int | None, session: Session, given: PlanOpt
     """
     if not is_left_to_us(given):
         return _run(plan_with_pilots(model, session, keep_whole=True, **given), moves, session)
-    sides = given["method"] == "mais" and given["summed"] is None
-    panel = Panel(make_plan(model, keep_whole=True, **given), session, sides)
+    panel = Choice(make_plan(model, keep_whole=True, **given), session)
     plan = panel.choose()
     found = _run(fitted(plan, session), moves, session)
     better = panel.another(found.estimate, plan)

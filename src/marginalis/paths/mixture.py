@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -51,12 +52,15 @@ class Mixture:
         """Whether the component is drawn along the path, not summed out."""
         return self.hidden is not None
 
-    def log_shares(self, units: Units, hidden_units: Units) -> Array:
+    def log_shares(self, units: Units, hidden_units: Units | None = None) -> Array:
         """Return the logarithm of what each component contributes to Z_0."""
         logs = self.weights + units.log_normaliser(self.fields)
-        return logs if self.hidden is None else logs + hidden_units.log_normaliser(self.hidden)
+        if self.hidden is None:
+            return logs
+        assert hidden_units is not None
+        return logs + hidden_units.log_normaliser(self.hidden)
 
-    def log_z(self, units: Units, hidden_units: Units) -> float:
+    def log_z(self, units: Units, hidden_units: Units | None = None) -> float:
         """Return ln Σ_z ∫ exp(a_z + B_z·v + C_z·h); h is left out where it has no fields."""
         return _log_sum(self.log_shares(units, hidden_units))
 
@@ -69,6 +73,10 @@ class Mixture:
         shares = np.cumsum(np.exp(_normalised(self.log_shares(units, hidden_units))))
         z = np.searchsorted(shares, choice * shares[-1], side="right")
         return np.minimum(z, self.components - 1)
+
+    def with_shares(self, logs: Array, units: tuple[Units, Units]) -> Mixture:
+        """Return the mixture with these logarithms of shares in P_0, for the sampled side and the other."""
+        return replace(self, weights=logs - (self.log_shares(*units) - self.weights))
 
     def reversed(self) -> Mixture:
         """Return the mixture for the reverse process, a sweep of which draws the component at its other end."""
@@ -95,6 +103,49 @@ def fit_mixture(
 
     `log_weights`: of the rows, if they do not count alike.
     """
+    fitted, weights = _clusters((units,), [rows.shape[1]], rows, components, seed, log_weights, _CLIP, 0.5)
+    fields = np.concatenate([np.zeros((1, rows.shape[1])), fitted])
+    shares = np.concatenate([[math.log(share)], weights + math.log1p(-share)])
+    return Mixture(shares - units.log_normaliser(fields), fields)
+
+
+def fit_both_sides(
+    units: tuple[Units, Units],
+    rows: tuple[Array, Array],
+    log_weights: Array,
+    components: int,
+    defence: list[tuple[float, Array]],
+    seed: int,
+    *,
+    clip: float,
+    shrinkage: float,
+) -> Mixture:
+    """Fit a mixture with fields on both sides to states of the sampled side and means of the other given those.
+
+    `defence` are components that it has in any case, as (share, fields of both sides one after the other); a mean stays
+    within `clip` of the range of its unit, and that of all rows counts as `shrinkage` rows of every component.
+    """
+    widths, both = [x.shape[1] for x in rows], np.concatenate(rows, axis=1)
+    fitted, weights = _clusters(units, widths, both, components, seed, log_weights, clip, shrinkage)
+    fields = np.concatenate([np.stack([x for _, x in defence]), fitted])
+    taken = [share for share, _ in defence]
+    shares = np.concatenate([np.log(taken), weights + math.log1p(-sum(taken))])
+    n = rows[0].shape[1]
+    mixture = Mixture(np.zeros(len(fields)), fields[:, :n], fields[:, n:])
+    return mixture.with_shares(shares, units)
+
+
+def _clusters(
+    units: tuple[Units, ...],
+    widths: list[int],
+    rows: Array,
+    components: int,
+    seed: int,
+    log_weights: Array | None,
+    clip: float,
+    shrinkage: float,
+) -> tuple[Array, Array]:
+    """Return the fields of clusters of rows, sides of these units one after the other, and logs of their shares."""
     counts = np.ones(len(rows))
     if log_weights is not None:
         counts = np.exp(log_weights - log_weights.max())
@@ -103,11 +154,21 @@ def fit_mixture(
     rng = np.random.default_rng(seed)
     centres = rows[_spread_out(rows, counts, components, rng)]
     flat = counts @ rows / counts.sum()
-    fields = units.fields_of(units.inside(0.7 * centres + 0.3 * flat, _CLIP))
+    sides = [slice(first, last) for first, last in pairwise(np.cumsum([0, *widths]))]
+
+    def fields_of(means: Array) -> Array:
+        parts = zip(units, sides, strict=True)
+        return np.concatenate([of.fields_of(of.inside(means[:, at], clip)) for of, at in parts], axis=1)
+
+    def log_normaliser(fields: Array) -> Array:
+        logs = [of.log_normaliser(fields[:, at]) for of, at in zip(units, sides, strict=True)]
+        return np.asarray(sum(logs))
+
+    fields = fields_of(0.7 * centres + 0.3 * flat)
     weights = np.full(len(centres), -math.log(len(centres)))
     last = -math.inf
     for _ in range(_ROUNDS):
-        logs = _product(rows, fields.T) + (weights - units.log_normaliser(fields))
+        logs = _product(rows, fields.T) + (weights - log_normaliser(fields))
         top = logs.max(axis=1, keepdims=True)
         belongs = np.exp(logs - top)
         total = belongs.sum(axis=1, keepdims=True)
@@ -115,16 +176,13 @@ def fit_mixture(
         sizes = belongs.sum(axis=0)
         kept = sizes > 1e-3
         belongs, sizes = belongs[:, kept], sizes[kept]
-        fields = units.fields_of(units.inside((_product(belongs.T, rows) + 0.5 * flat) / (sizes[:, None] + 0.5), _CLIP))
+        fields = fields_of((_product(belongs.T, rows) + shrinkage * flat) / (sizes[:, None] + shrinkage))
         weights = np.log(sizes / sizes.sum())
         mean = float(counts @ (top + np.log(total))[:, 0]) / counts.sum()
         gain, last = mean - last, mean
         if gain < _GAIN:
             break
-    uniform = np.zeros((1, rows.shape[1]))
-    fields = np.concatenate([uniform, fields])
-    shares = np.concatenate([[math.log(share)], weights + math.log1p(-share)])
-    return Mixture(shares - units.log_normaliser(fields), fields)
+    return fields, weights
 
 
 def _spread_out(rows: Array, counts: Array, n: int, rng: np.random.Generator) -> list[int]:

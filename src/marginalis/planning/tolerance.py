@@ -15,7 +15,7 @@ from ..engines.plan import make_plan, resampling
 from ..options import DEFAULT_STEPS, PlanOptions
 from ..paths.base import QUENCHES, is_quenches
 from ..running.session import Session
-from .choose import Panel, is_left_to_us
+from .choose import Choice, is_left_to_us
 from .quenches import quenched_mixture
 from .work import FIRST_MIXED, FIRST_STEPS, Work, chains_per_variance
 
@@ -57,10 +57,9 @@ def to_tolerance(
     share = None if resample is None else resampling(resample, 1)[0]
     panel = None
     if ours:
-        sides = options["method"] == "mais" and options["summed"] is None
         asked = time.perf_counter()
         long = replace(plan, betas=np.linspace(0.0, 1.0, _OPINION_STEPS + 1))
-        panel = Panel(long, session, sides, rows, worth=chains_per_variance(goal))
+        panel = Choice(long, session, rows, worth=chains_per_variance(goal))
         chosen = panel.choose()
         first = plan.betas if chosen.path.mixture is None else np.linspace(0.0, 1.0, FIRST_MIXED + 1)
         plan = replace(chosen, betas=first)
@@ -71,8 +70,8 @@ def to_tolerance(
     if adaptive:
         plan = replace(plan, schedule="adaptive")
     work = Work(plan, session, goal, seconds, fixed, adaptive, share)
-    if panel is not None and panel.chosen is not None:
-        work.heed(panel.chosen)
+    if panel is not None:
+        work.heed(panel)
     result = work.carry_out()
     if panel is not None:
         better = panel.another(result, plan) if work.left() > 0.0 else None

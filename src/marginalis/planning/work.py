@@ -25,9 +25,10 @@ from ..exact import duration
 from ..random import PILOT
 from ..running.session import Session
 from ..statistics import confidence
-from .choose import Opinion
+from .choose import Choice
 from .pilots import refit
 from .quenches import mixture_of_rows
+from .tuning import TUNING
 
 logger = logging.getLogger("marginalis")
 
@@ -40,6 +41,8 @@ _STEPS_RATIO = 4  # the next pilot has this many times the steps,
 _LEAST_RATIO, _MOST_RATIO = 2, 8  # or, on the plain path, what its weights seem to ask for, within these limits
 _MOST_STEPS = 1 << 24
 _MOST_RECORDED = 512  # steps of a pilot that still improves the schedule
+_PILOT_DRAWN = 512  # chains of a pilot from a mixture with fields on both sides, few of which bring most of the weight
+_EVEN_DRAWN = 8.0  # relative variance that ends such pilots: it falls as 1/K at best, and resampling does not help
 _EVEN_ENOUGH = 1.5  # relative variance of the weights that ends the pilots,
 _UNEVEN = 2.0  # and up to which a plan may be the cheapest
 _WHOLE = 32  # chains are counted in these: blocks of the engines, whole populations
@@ -97,15 +100,22 @@ class Work:
         self.rate = math.inf  # chain·steps per second
         self.seen: dict[int, float] = {}  # r(K)
         self.doubted = 0  # steps that were not enough
+        self.is_watched = False  # whether an exact sum has confirmed the path
 
-    def heed(self, opinion: Opinion) -> None:
-        """Take an opinion on this path for the first pilot."""
-        if opinion.betas is None or opinion.log_weights is None or self.size > 1:
+    def heed(self, choice: Choice) -> None:
+        """Take the trial of the path chosen for the first pilot."""
+        trial, self.is_watched = choice.chosen, choice.is_watched
+        if trial is None or trial.betas is None or trial.log_weights is None or self.size > 1:
             return
-        self.plan = replace(self.plan, betas=opinion.betas)
-        seen = len(opinion.log_weights) * opinion.steps / opinion.seconds  # where it had not to wait for a compiler
+        self.plan = replace(self.plan, betas=trial.betas)
+        seen = len(trial.log_weights) * trial.steps / trial.seconds  # where it had not to wait for a compiler
         self.rate = max(seen, self.plan.steps / self.plan.seconds_per_chain)
-        self.saw(opinion.steps, confidence.unevenness(opinion.log_weights))
+        self.saw(trial.steps, confidence.unevenness(trial.log_weights))
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the path starts from a mixture with fields on both sides."""
+        return self.plan.path.mixture is not None and self.plan.path.mixture.is_drawn
 
     def saw(self, steps: int, unevenness: float) -> None:
         """Remember a pilot."""
@@ -132,7 +142,10 @@ class Work:
         """Return the first answer that is narrow enough and free of doubts, or the last one there is time for."""
         self.warm_up()
         self.deadline = time.perf_counter() + self.seconds
-        self.explore(FIRST_MIXED if self.seen and self.plan.path.mixture is not None else self.plan.steps)
+        if not (self.seen and self.is_drawn):
+            self.explore(FIRST_MIXED if self.seen and self.plan.path.mixture is not None else self.plan.steps)
+        elif self.is_watched and max(self.seen.values()) <= _EVEN_ENOUGH:
+            self.explore(FIRST_MIXED)
         chains = self.choose()
         for attempt in range(_ATTEMPTS):
             result = self.sample(chains)
@@ -140,6 +153,7 @@ class Work:
             # A mixture that starts too rarely where much of the weight is gives such an interval.
             broken = self.plan.path.mixture is not None and ratio > _BROKEN
             doubtful = broken or bool(confidence.warnings_of(result.log_weights))  # what more steps may mend
+            doubtful = doubtful and not self.is_drawn  # more chains do there, not more steps
             last = self.fixed or self.left() <= 0.0 or attempt == _ATTEMPTS - 1
             far_off = _FAR_OFF if self.size == 1 else 2.0 * _FAR_OFF  # a few populations foretell it roughly
             if last or result.rounding >= self.goal or not (doubtful or ratio > far_off):
@@ -216,14 +230,15 @@ class Work:
                 self.stretch(steps)
                 self.saw(steps, self.pilot())
             unevenness, seconds = self.seen[steps], time.perf_counter() - begin
-            uneven = unevenness > _EVEN_ENOUGH and self.size == 1 and not self.fixed
-            if uneven and self.plan.path.mixture is not None and steps > _MOST_MIXED:
+            limit = _EVEN_DRAWN if self.is_drawn else _EVEN_ENOUGH
+            uneven = unevenness > limit and self.size == 1 and not self.fixed
+            if uneven and self.plan.path.mixture is not None and not self.is_drawn and steps > _MOST_MIXED:
                 logger.info("the mixture does not keep what it promised: the plain path")
                 self.plan = replace(self.plan, path=self.plan.path.without_mixture())
                 self.seen, steps = {}, FIRST_STEPS
                 continue
             many = steps >= _RESAMPLED_FROM and steps * unevenness > _RESAMPLED_ABOVE
-            if uneven and many and self.may_resample and 4.0 * seconds < self.left():
+            if uneven and many and not self.is_drawn and self.may_resample and 4.0 * seconds < self.left():
                 logger.info("many steps leave the weights uneven: populations of %d chains", _POPULATION)
                 self.resample(self.plan.usual_share)
                 continue
@@ -231,8 +246,10 @@ class Work:
                 logger.info("and these, too: populations of %d", _LARGER * _POPULATION)
                 self.size, self.seen = _LARGER * _POPULATION, {}
                 continue
-            even = unevenness <= (_EVEN_ENOUGH if self.size == 1 else _EVEN_PILOT)
-            if self.plan.path.mixture is not None and len(self.seen) == 1:  # r hardly falls there: two tell how much
+            even = unevenness <= (limit if self.size == 1 else _EVEN_PILOT)
+            if (
+                self.plan.path.mixture is not None and unevenness <= _EVEN_ENOUGH and len(self.seen) == 1
+            ):  # r hardly falls there: two tell how much
                 even = False
             if self.size > 1 and len(self.seen) == 1:  # so here, if a pilot costs little beside what is to come
                 ahead = unevenness * chains_per_variance(self.goal) / _PILOT_POPULATIONS
@@ -246,11 +263,12 @@ class Work:
 
     def pilot(self) -> float:
         """Run a few chains of the plan, improve its schedule with them, and return r(K)."""
-        pilot = self.pilot_part(_PILOT_CHAINS if self.size == 1 else _PILOT_POPULATIONS * self.size)
+        alone = _PILOT_DRAWN if self.is_drawn else _PILOT_CHAINS
+        pilot = self.pilot_part(alone if self.size == 1 else _PILOT_POPULATIONS * self.size)
         recorded = self.adaptive and self.plan.steps <= _MOST_RECORDED and self.plan.path.part is not None
         recorder = None
         if recorded and self.size == 1:
-            recorder = Recorder(np.arange(1, self.plan.steps + 1), _PILOT_CHAINS)
+            recorder = Recorder(np.arange(1, self.plan.steps + 1), alone)
         result = run_plan(pilot, self.session.for_pilot(pilot), recorder)
         if recorder is not None:
             self.plan = replace(self.plan, betas=refit(self.plan.betas, recorder, self.plan.steps))
@@ -275,6 +293,8 @@ class Work:
             power = min(max(power, -1.0), 0.0)
 
         def unevenness(steps: int) -> float:
+            if self.is_drawn and first == last:
+                return now * last / steps
             return math.expm1(min(scale * (steps / last) ** power, 50.0))
 
         def chains(steps: int) -> int:
@@ -285,12 +305,15 @@ class Work:
         if not self.fixed:
             fewest = -3.0 if self.size == 1 else 0.0  # a few populations do not tell what fewer steps would do
             least_steps = 4 if self.plan.path.mixture is None else 2 * FIRST_MIXED
+            if self.is_drawn and not self.is_watched:
+                least_steps = TUNING.mixed_steps
             options = [max(least_steps, round(last * 2.0**shift)) for shift in np.arange(fewest, 2.5, 0.5)]
             if power < -0.5:  # more steps still help
                 options += [last * 2**shift for shift in (3, 4, 5, 6) if chains(options[-1]) > _MOST_CHAINS]
             in_time = [k for k in options if least * k <= self.rate * self.left()] or options[:1]
             fitting = [k for k in in_time if k > self.doubted and chains(k) <= _MOST_CHAINS]
-            limit = _UNEVEN if self.size == 1 else _EVEN_POPULATIONS
+            alone = _EVEN_DRAWN if self.is_drawn else _UNEVEN
+            limit = alone if self.size == 1 else _EVEN_POPULATIONS
             even = [k for k in fitting if unevenness(k) <= limit] or in_time[-1:]
             # even weights are easier to vouch for; what uneven populations lose to each other comes on top of 1/K
             worse = 0.1 if self.size == 1 else 1.0
