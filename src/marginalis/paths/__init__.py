@@ -1,7 +1,8 @@
-"""Paths: from which distribution to which model the chains are annealed, and what is summed before.
+"""Paths of distributions along which chains are annealed, from a base to a model.
 
-`path` has the type: a start, an end, the side that is sampled, and what is summed exactly beforehand. `base` has the
-distributions that a path starts from, `mixture` the mixtures of them, `schedule` the β on the way, and `reduce` sums
-the small parts of a model exactly, so that they are not annealed at all. May import `models` and `exact`. Read `path`
-first.
+`path` defines the type `Path`: a start, an end, the side that is sampled, and what is summed exactly beforehand. `base`
+has the distributions that a path can start from, `mixture` mixtures of them, and `narrow_base` finds bases that may
+miss part of the model. `schedule` has the sequences of β. `reduce` sums the small parts of a model exactly, so that
+they are not annealed. `spins` writes a path in ±1 spins for the fast engines. The package may import `exact`, `models`
+and below. Read `path` first, then `base`.
 """

@@ -1,4 +1,4 @@
-"""Where a path starts: independent variables, P_0(v, h) ∝ exp(b0·v + c0·h), or another model of the same variables."""
+"""Bases P_0 of a path: independent variables, P_0 ∝ exp(b0·v + c0·h), or another model of the same variables."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from ..models.layered import as_model
 from ..models.model import MRF
 from ..models.units import Array
 
-# Seconds that the exact ln Z_0 of a base with couplings may take.
+# Time limit, in seconds, of the exact ln Z_0 of a base with couplings.
 _START_SECONDS = 10.0
 
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """Fields of the two sides of P_0, in the model's own units and already divided by any temperature.
+    """Fields of the two sides of P_0, in the model's own units and divided by the temperature.
 
-    A Gaussian side of P_0 has the model's own precision, since a flat one cannot be normalised. A base with
-    couplings is another model: then the path gives the ratio of the two Z, unless `own_log_z` is known.
+    A Gaussian side of P_0 has the model's own precision, since a flat distribution cannot be normalised. A base with
+    couplings is another model; the path then gives the ratio of the two Z, unless `own_log_z` is known.
     """
 
     visible: Array
     hidden: Array
-    weights: Any = None  # couplings as those of a model, divided by its temperature
+    weights: Any = None  # The couplings between the sides, divided by the temperature.
     lateral: Any = None
     offset: float = 0.0
-    own_log_z: float = 0.0  # ln Z_0 of a base with couplings; 0 where the weights are to be those of Z/Z_0
+    own_log_z: float = 0.0  # ln Z_0 of a base with couplings, or 0 if the weights shall estimate Z/Z_0.
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all fields vanish, and there are no couplings."""
+        """Whether all fields are zero and there are no couplings."""
         return not (self.visible.any() or self.hidden.any() or self.is_coupled)
 
     @property
@@ -50,7 +50,7 @@ class Base:
         return self.weights is not None or self.lateral is not None
 
     def log_z(self, model: MRF) -> float:
-        """Return ln Z_0: in closed form, or for a base with couplings the value that it was given."""
+        """Return ln Z_0, in closed form or, for a base with couplings, as `own_log_z`."""
         if self.is_coupled:
             return self.own_log_z
         units = model.natural.visible_units, model.natural.hidden_units
@@ -62,7 +62,7 @@ class Base:
         return log_z
 
     def transposed(self) -> Base:
-        """Return the same base with the names of the two sides exchanged."""
+        """Return the same base with the two sides exchanged."""
         assert self.lateral is None
         weights = None if self.weights is None else self.weights.T
         return replace(self, visible=self.hidden, hidden=self.visible, weights=weights)
@@ -78,7 +78,7 @@ class Base:
         )
 
     def sweep(self, model: MRF) -> tuple[Indices, ...]:
-        """Blocks of visible variables that are coupled neither in the model nor in the base."""
+        """Return blocks of visible variables without couplings inside a block, in the model or in the base."""
         if self.lateral is None:
             return model.sweep
         both = sp.csr_array(abs(sp.csr_array(self.lateral)))
@@ -88,12 +88,12 @@ class Base:
 
 
 def make_base(base: str | Base | MRF | Sequence[ArrayLike], model: MRF) -> Base:
-    """Return the base that `base` asks for.
+    """Return the base that the option `base` describes.
 
-    ``"uniform"`` is the paper's; ``"biases"`` keeps the model's own fields and leaves out the coupling;
-    ``"mean-field"`` replaces the coupling by its mean (see `mean_field`); a pair (visible fields, hidden fields)
-    is any other independent base, and so is what `data_base` makes of data; another model of the same variables is a
-    base if its ln Z_0 can be summed exactly.
+    ``"uniform"`` is the paper's base. ``"biases"`` has the model's own fields and no couplings. ``"mean-field"``
+    replaces the couplings by their mean fields (see `mean_field`). A pair (visible fields, hidden fields) gives any
+    other independent base, and so does the result of `data_base`. Another model of the same variables is a base if its
+    ln Z_0 can be summed exactly.
     """
     if isinstance(base, str):
         if base not in BASES:
@@ -117,7 +117,7 @@ def make_base(base: str | Base | MRF | Sequence[ArrayLike], model: MRF) -> Base:
 
 
 def model_base(start: MRF, model: MRF) -> Base:
-    """Return another model of the same variables as the start of a path to `model`, its ln Z_0 counted."""
+    """Return the base that is another model `start` of the same variables, with its exact ln Z_0."""
     base = coupled_base(start, model)
     if not start.n_edges:
         return Base(base.visible, base.hidden)
@@ -132,7 +132,7 @@ def model_base(start: MRF, model: MRF) -> Base:
 
 
 def coupled_base(start: MRF, model: MRF) -> Base:
-    """Return another model of the same variables as the start of a path to `model`, whose weights give Z/Z_0."""
+    """Return the base that is another model `start` of the same variables; the weights then estimate Z/Z_0."""
     if list(start.labels) != list(model.labels):
         raise ValueError("base is a model of other variables: the labels differ")
     same = start.transposed() if _turned(start, model) else start
@@ -148,38 +148,42 @@ def coupled_base(start: MRF, model: MRF) -> Base:
 
 
 def _turned(start: MRF, model: MRF) -> bool:
-    """Whether `start` has the sides of `model` exchanged."""
+    """Whether the sides of `start` are those of `model`, exchanged."""
     return start.is_bipartite and np.array_equal(start.split.hidden, model.split.visible)
 
 
 def uniform(model: MRF) -> Base:
-    """No fields at all: the paper's P_0."""
+    """Return the base without fields, the paper's P_0."""
     return Base(np.zeros_like(model.visible_bias), np.zeros_like(model.hidden_bias))
 
 
 def biases(model: MRF) -> Base:
-    """The model's own fields, without the coupling."""
+    """Return the base with the model's own fields and no couplings."""
     return Base(model.natural.visible_bias, model.natural.hidden_bias)
 
 
+# Number of β values at which the mean-field equations are solved.
 _MEAN_FIELD_STEPS = 20
+# Maximal number of iterations of the mean-field equations at one β.
 _ITERATIONS = 200
-_POWERS = 30  # of the linearised iteration, to find by what factor it changes a small error at most
+# Number of power iterations that estimate the growth factor of a small error.
+_POWERS = 30
+# A solution is stable if the growth factor of a small error is at most this.
 _STABLE = 0.9
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what overflows is not stable
+@np.errstate(over="ignore", invalid="ignore")  # A solution that overflows is not stable.
 def mean_field(model: MRF) -> Base:
-    """Independent variables in their self-consistent fields: b0 = β(b + W⟨h⟩_0), c0 = β(c + Wᵀ⟨v⟩_0).
+    """Return the base with the mean fields b0 = β(b + W⟨h⟩_0), c0 = β(c + Wᵀ⟨v⟩_0).
 
-    The solution is followed from β = 0 up to β = 1, or to where it becomes unstable: beyond, the equations have
-    several solutions, each of which is near some modes of the model and far from the others. A base on one of
-    them would leave the others out, and the weights would not show it.
+    The solution is followed from β = 0 to β = 1, or to the β at which it becomes unstable. Beyond that point the
+    equations have several solutions, each close to some modes of the model only. A base on one of them would miss the
+    other modes, and the weights would not show it.
     """
     natural = model.natural
     w, b, c = natural.weights, natural.visible_bias, natural.hidden_bias
     v_units, h_units = natural.visible_units, natural.hidden_units
-    x, y = np.zeros_like(b)[None], np.zeros_like(c)[None]  # fields of the two sides
+    x, y = np.zeros_like(b)[None], np.zeros_like(c)[None]  # These are the fields of the two sides.
     if not (len(b) and len(c)):
         return biases(model)
     if natural.lateral is not None:
@@ -188,8 +192,8 @@ def mean_field(model: MRF) -> Base:
     probe /= np.linalg.norm(probe)
     for step in range(1, _MEAN_FIELD_STEPS + 1):
         beta = step / _MEAN_FIELD_STEPS
-        # stable solutions are looked for where the last one, stretched to this β, is stable itself: past the
-        # point where it splits, the iteration would fall to one of its branches, which is stable again
+        # The iteration continues only if the last solution, scaled to this β, is stable. Past the point where the
+        # solution splits, the iteration would converge to one of the branches, which are stable again.
         stretch = step / max(1, step - 1)
         new_x, new_y = stretch * x, stretch * y
         for _ in range(_POWERS):
@@ -212,7 +216,7 @@ def mean_field(model: MRF) -> Base:
 
 
 def _mean_field_any(model: MRF) -> Base:
-    """Return the same on a graph that is not bipartite: x = β(b + W⟨h⟩ + L⟨v⟩) for the visible side."""
+    """Return the mean-field base on a graph that is not bipartite: b0 = β(b + W⟨h⟩_0 + L⟨v⟩_0)."""
     natural = model.natural
     w, lateral, b, c = natural.weights, natural.lateral, natural.visible_bias, natural.hidden_bias
     assert lateral is not None
@@ -243,12 +247,12 @@ def _mean_field_any(model: MRF) -> Base:
     return Base(x[0], y[0])
 
 
-@np.errstate(all="ignore")  # what is not finite is refused in the end
+@np.errstate(all="ignore")  # Fields that are not finite raise a ValueError at the end.
 def data_base(model: MRF, data: ArrayLike, *, pseudo_count: float = 1.0) -> Base:
-    """Visible variables at their base rates in the data, hidden ones at those of P(h | v) over the data.
+    """Return the base whose visible means are those of the data and whose hidden means are those of P(h | v) over it.
 
-    The rates of a discrete variable are those of the data with `pseudo_count` more samples of each state, so that
-    none is zero (Salakhutdinov & Murray, ICML 2008, start from such a base). Gaussian ones have the data's mean.
+    The rates of a discrete variable are those of the data with `pseudo_count` more samples of each state, so that no
+    rate is zero (Salakhutdinov & Murray, ICML 2008, start from such a base). A Gaussian variable has the data's mean.
     """
     model = as_model(model)
     rows = visible_rows(model, data)
@@ -260,17 +264,18 @@ def data_base(model: MRF, data: ArrayLike, *, pseudo_count: float = 1.0) -> Base
     v, h = natural.visible_units, natural.hidden_units
     fields = v.fields_of(v.mean_of_rates(rows, extra)), h.fields_of(h.mean_of_rates(hidden, extra))
     for units, side in zip((v, h), fields, strict=True):
-        if not np.isfinite(side).all():  # a rate of 0 or 1, to all digits
+        if not np.isfinite(side).all():  # A rate is 0 or 1 in floating point.
             cause = "data are" if not units.is_discrete else f"pseudo_count is {pseudo_count!r}, which is"
             raise ValueError(f"{cause} too large or too small for floating point")
     return Base(*fields)
 
 
 BASES = {"uniform": uniform, "biases": biases, "mean-field": mean_field}
-QUENCHES = "quenches"  # a mixture, which is fitted by runs of its own
+# The name of the base that is a mixture fitted to the final states of quenches.
+QUENCHES = "quenches"
 _KINDS = f"one of {', '.join((*BASES, QUENCHES))}, or a pair of arrays (visible fields, hidden fields)"
 
 
 def is_quenches(base: object) -> bool:
-    """Whether a path shall start from the mixture of quenches."""
+    """Whether the option names the mixture fitted to quenches."""
     return isinstance(base, str) and base == QUENCHES

@@ -1,14 +1,13 @@
-"""A base that knows the modes: a mixture of independent distributions.
+"""Bases that are mixtures of independent distributions, fitted to the modes of the model.
 
-One more variable z with M states joins the path,
+The path has one more variable z with M states,
 
     P_β ∝ exp[(1−β)(a_z + B_z·v + C_z·h) + β(−E(v, h))],
 
-so that P_0 is the mixture Σ_z exp(a_z + B_z·v + C_z·h) and at β = 1 z is free, which adds ln M to ln Z. Without fields
-C on the summed-out side h, z and h are independent given v, and z is summed out as h is. With them z is one more
-sampled variable: its fields are those of the base while the chain is in it, and a sweep draws h given (v, z), z given
-(v, h), and v given (h, z). Mixtures are fitted before the run, to states that other runs have ended in, so that Z stays
-unbiased.
+so that P_0 is the mixture Σ_z exp(a_z + B_z·v + C_z·h). At β = 1 z is free, which adds ln M to ln Z. Without fields C
+on the summed-out side h, z and h are independent given v, and z is summed out too. With fields C, z is one more sampled
+variable: a sweep draws h given (v, z), z given (v, h), and v given (h, z). Mixtures are fitted before the run to the
+final states of other runs, so that Ẑ stays unbiased.
 """
 
 from __future__ import annotations
@@ -24,10 +23,14 @@ from numpy.typing import NDArray
 from ..checks import Array
 from ..models.units import Units
 
-_CLIP = 0.96  # means of spins stay within ± this, so that no component excludes a state
-_ROUNDS = 20  # of expectation and maximisation, at most
-_GAIN = 1e-3  # nats per row below which a round is the last
-_BLOCK = 1 << 18  # products of a matrix product at a time: too few for a library to wake threads, which cost more
+# The means of spins stay within ± this value, so that no component excludes a state.
+_CLIP = 0.96
+# Maximal number of rounds of expectation and maximisation.
+_ROUNDS = 20
+# The fit ends if a round raises the log-likelihood per row by less than this, in nats.
+_GAIN = 1e-3
+# Multiplications in one block of a matrix product, few enough that the library does not start threads.
+_BLOCK = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +43,7 @@ class Mixture:
     weights: Array
     fields: Array
     hidden: Array | None = None
-    drawn_last: bool = False  # whether a sweep draws the component after the sampled side, as the reverse process does
+    drawn_last: bool = False  # A sweep draws the component after the sampled side, as the reverse process does.
 
     @property
     def components(self) -> int:
@@ -49,11 +52,11 @@ class Mixture:
 
     @property
     def is_drawn(self) -> bool:
-        """Whether the component is drawn along the path, not summed out."""
+        """Whether the component is drawn along the path and not summed out."""
         return self.hidden is not None
 
     def log_shares(self, units: Units, hidden_units: Units | None = None) -> Array:
-        """Return the logarithm of what each component contributes to Z_0."""
+        """Return the logarithm of the contribution of each component to Z_0."""
         logs = self.weights + units.log_normaliser(self.fields)
         if self.hidden is None:
             return logs
@@ -61,7 +64,7 @@ class Mixture:
         return logs + hidden_units.log_normaliser(self.hidden)
 
     def log_z(self, units: Units, hidden_units: Units | None = None) -> float:
-        """Return ln Σ_z ∫ exp(a_z + B_z·v + C_z·h); h is left out where it has no fields."""
+        """Return ln Σ_z ∫ exp(a_z + B_z·v + C_z·h); h is left out if it has no fields."""
         return _log_sum(self.log_shares(units, hidden_units))
 
     def logits(self, v: Array) -> Array:
@@ -69,17 +72,17 @@ class Mixture:
         return self.weights + v @ self.fields.T
 
     def start(self, units: Units, hidden_units: Units, choice: Array) -> NDArray[np.int64]:
-        """Draw components by the uniforms `choice`."""
+        """Draw a component for every chain from the uniforms `choice`."""
         shares = np.cumsum(np.exp(_normalised(self.log_shares(units, hidden_units))))
         z = np.searchsorted(shares, choice * shares[-1], side="right")
         return np.minimum(z, self.components - 1)
 
     def with_shares(self, logs: Array, units: tuple[Units, Units]) -> Mixture:
-        """Return the mixture with these logarithms of shares in P_0, for the sampled side and the other."""
+        """Return the mixture whose components have these logarithms of their contributions to Z_0."""
         return replace(self, weights=logs - (self.log_shares(*units) - self.weights))
 
     def reversed(self) -> Mixture:
-        """Return the mixture for the reverse process, a sweep of which draws the component at its other end."""
+        """Return the mixture for the reverse process, whose sweep draws the component at the other end."""
         return replace(self, drawn_last=not self.drawn_last) if self.is_drawn else self
 
     def reordered(self, visible: Any = slice(None), hidden: Any = slice(None)) -> Mixture:
@@ -89,7 +92,7 @@ class Mixture:
 
 
 def pick(logits: Array, u: Array) -> NDArray[np.int64]:
-    """Draw a component for every chain: the first whose cumulative sum exceeds u times the sum of all."""
+    """Draw a component for every chain: the first whose cumulative sum exceeds u times the total."""
     below = np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
     passed = below > (u * below[:, -1])[:, None]
     passed[:, -1] = True
@@ -99,9 +102,9 @@ def pick(logits: Array, u: Array) -> NDArray[np.int64]:
 def fit_mixture(
     units: Units, rows: Array, components: int, share: float, seed: int, log_weights: Array | None = None
 ) -> Mixture:
-    """Fit a mixture to rows of the sampled side by expectation and maximisation, and keep a share of uniform.
+    """Fit a mixture to rows of the sampled side by expectation and maximisation, and add a uniform component.
 
-    `log_weights`: of the rows, if they do not count alike.
+    `log_weights` are the log-weights of the rows; by default all rows have the same weight.
     """
     fitted, weights = _clusters((units,), [rows.shape[1]], rows, components, seed, log_weights, _CLIP, 0.5)
     fields = np.concatenate([np.zeros((1, rows.shape[1])), fitted])
@@ -122,8 +125,9 @@ def fit_both_sides(
 ) -> Mixture:
     """Fit a mixture with fields on both sides to states of the sampled side and means of the other given those.
 
-    `defence` are components that it has in any case, as (share, fields of both sides one after the other); a mean stays
-    within `clip` of the range of its unit, and that of all rows counts as `shrinkage` rows of every component.
+    `defence` lists components that are added to the fitted ones, as pairs (share, fields of both sides, concatenated).
+    The means stay within `clip` of the range of their units, and each component is shrunk towards the mean of all rows
+    with the weight of `shrinkage` rows.
     """
     widths, both = [x.shape[1] for x in rows], np.concatenate(rows, axis=1)
     fitted, weights = _clusters(units, widths, both, components, seed, log_weights, clip, shrinkage)
@@ -145,7 +149,7 @@ def _clusters(
     clip: float,
     shrinkage: float,
 ) -> tuple[Array, Array]:
-    """Return the fields of clusters of rows, sides of these units one after the other, and logs of their shares."""
+    """Return the fields of clusters of rows (the sides are concatenated) and the logarithms of their shares."""
     counts = np.ones(len(rows))
     if log_weights is not None:
         counts = np.exp(log_weights - log_weights.max())
@@ -186,7 +190,7 @@ def _clusters(
 
 
 def _spread_out(rows: Array, counts: Array, n: int, rng: np.random.Generator) -> list[int]:
-    """Return n rows that lie far apart, each drawn by its squared distance from those before.
+    """Return the numbers of n distant rows, each drawn in proportion to its squared distance from the earlier ones.
 
     D. Arthur and S. Vassilvitskii, k-means++: the advantages of careful seeding, SODA (2007).
     """
@@ -204,13 +208,13 @@ def _spread_out(rows: Array, counts: Array, n: int, rng: np.random.Generator) ->
 
 
 def _product(a: Array, b: Array) -> Array:
-    """Return a @ b by rows."""
+    """Return a @ b, computed in blocks of rows."""
     rows = max(1, _BLOCK // b.size)
     return np.concatenate([a[first : first + rows] @ b for first in range(0, len(a), rows)])
 
 
 def _distinct(rows: Array, counts: Array) -> tuple[Array, Array]:
-    """Return every row once, with the sum of its counts: cold models end in few states."""
+    """Return every row once, with the sum of its counts; chains of cold models end in few distinct states."""
     keys = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0]
     _, at, which = np.unique(keys, return_index=True, return_inverse=True)
     return rows[at], np.bincount(which.ravel(), counts, len(at)).astype(np.float64)
@@ -221,6 +225,6 @@ def _normalised(logs: Array) -> Array:
 
 
 def _log_sum(logs: Array) -> float:
-    """ln Σ exp: SciPy's takes longer than a short run does."""
+    """Return ln Σ exp; SciPy's function takes longer than a short run."""
     top = float(logs.max())
     return top + math.log(float(np.exp(logs - top).sum()))

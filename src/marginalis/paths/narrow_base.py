@@ -1,4 +1,4 @@
-"""Bases that hold variables in a state which the model may not share: seen before the run, and not in its weights."""
+"""Checks of a base before the run: whether its chains may miss states of the model, which the weights do not show."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ from ..models.model import MRF
 from ..models.units import Units
 from .base import Base
 
-_HELD = 6.0  # log-odds of a state outside of which hardly a chain starts,
-_CONTESTED = 20.0  # and of another one in the model for chains not to get there on the way
+# A base holds a variable in a state if the log-odds of the state exceed this.
+_HELD = 6.0
+# Chains may fail to reach another state if its log-odds in the model may exceed this.
+_CONTESTED = 20.0
+# Maximal number of rounds that narrow the ranges of the fields.
 _ROUNDS = 20
 
 
 def unseen_share(model: MRF | None, base: Base, chains: int) -> float:
-    """Return about what share of the mean weight states may have that none of the chains has met.
+    """Return roughly the share of the mean weight that may come from states that no chain has visited.
 
-    N chains may have missed what weighs 1/N. It can add to the mean weight or take from it as far as its weight can
-    differ from those of the others, which the range of the change of −E along the path bounds. The uniform base starts
-    in all states alike, and a mixture keeps a share of it: there the spread of the weights shows what there is.
+    N chains may miss states of total probability 1/N. These change the mean weight at most as far as their weights
+    differ from the others, and the range of the change of −E along the path bounds this difference. The share is 0 for
+    the uniform base, which all mixtures contain: it starts in all states with equal probability, so that the spread of
+    the weights is reliable.
     """
     if model is None or base.is_uniform:
         return 0.0
@@ -32,7 +36,7 @@ def unseen_share(model: MRF | None, base: Base, chains: int) -> float:
 
 
 def range_of_change(model: MRF, base: Base) -> float:
-    """Return an upper bound of the range of −E of the model less that of the base; ∞ for Gaussians."""
+    """Return an upper bound of the range of −E of the model minus −E of the base; ∞ for Gaussians."""
     end = model.natural
 
     def highest_of(sign: float) -> float:
@@ -53,15 +57,15 @@ def range_of_change(model: MRF, base: Base) -> float:
     return highest_of(1.0) + highest_of(-1.0)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # beyond the largest number is far enough
+@np.errstate(over="ignore", invalid="ignore")  # An infinite range is a valid bound.
 def held_variables(model: MRF, base: Base) -> int:
     """Count the variables that P_0 holds in one state and the model may hold in another.
 
-    All chains start with such a variable in the same state, and on a cold model they stay in its part of the space:
-    their weights agree with each other, whatever lies elsewhere. Fields of the model range between ends that follow
-    from the ends of the other side's mean-field averages, and those from its fields in turn. Bases on weak or warm
-    couplings, or with strong fields of the model's own, are found harmless in this way. How the two limits do on models
-    that they were not chosen on is in docs/how-sure.md.
+    All chains start with such a variable in the same state. On a cold model they stay in that part of the space, and
+    their weights agree with each other whatever the weight of the rest. The range of the model's fields follows from
+    the range of the mean-field averages of the other side, and that range from its fields in turn. Bases on weak
+    couplings, or with strong fields of the model itself, pass this test. docs/how-sure.md shows how well the two limits
+    work on models other than those they were chosen on.
     """
     if 2.0 * max(np.abs(x).max(initial=0.0) for x in (base.visible, base.hidden)) <= _HELD:
         return 0
@@ -95,12 +99,12 @@ def _signs(w: Any) -> tuple[Any, Any]:
 
 
 def _field_ends(own: Array, means: tuple[Array, Array], weights: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Least and largest fields of a side, from those of the means of the other and positive and negative weights."""
+    """Return the least and largest fields of a side, from the ranges of the other side's means and the weights."""
     (low, high), (positive, negative) = means, weights
     return own + low @ positive + high @ negative, own + high @ positive + low @ negative
 
 
 def _held(units: Units, start: Array, low: Array, high: Array) -> int:
-    """Count the variables of a side that fields `start` hold in a state, and some between the ends in another."""
+    """Count the variables of a side that the fields `start` hold in one state and fields in the range in another."""
     held = units.is_held(start, low, high, _HELD, _CONTESTED)
     return len(np.unique(units.owners(len(start))[held]))

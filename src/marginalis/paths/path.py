@@ -21,34 +21,34 @@ from .spins import SignedPath, signed_path
 class Path:
     """P_β from P_0 to a model: −E_β = (1−β)(−E_start) + β(−E_end) (eq. P_k(x)_beta_k), every field affine in β.
 
-    `part` is what is annealed of `model`, and `start` what of `base` belongs to it, both turned so that the visible
-    side is the sampled one; `part` is None if nothing is left to anneal. What is summed exactly beforehand adds
-    `exact_log_ratio` to every log-weight, the exact ln(Z/Z_0) of it. A `mixture` replaces the start.
+    `part` is the part of `model` that is annealed, and `start` the fields of `base` on it; both are turned so that the
+    visible side is the sampled one. `part` is None if nothing is left to anneal. The rest is summed exactly, and its
+    ln(Z/Z_0), `exact_log_ratio`, is added to every log-weight. A `mixture` replaces the start.
     """
 
-    model: MRF  # the caller's
-    base: Base  # P_0 of all variables of the model
-    name: str  # of the start, for the record; "given" if it has no other
+    model: MRF  # The caller's model.
+    base: Base  # P_0 of all variables of the model.
+    name: str  # The name of the start in the record; "given" if the caller gave fields.
     part: MRF | None
     start: Base
     exact_log_ratio: float
-    is_turned: bool  # whether the hidden side of the model is the sampled one
+    is_turned: bool  # The sampled side is the hidden side of the caller's model.
     mixture: Mixture | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what engines do not need: the caller's model, and what is only kept to save time."""
+        """Leave out what engines do not need: the caller's model and cached values."""
         state = {x.name: getattr(self, x.name) for x in fields(self)}
         return state if self.part is None else state | {"model": self.part, "base": self.start}
 
     @property
     def end(self) -> MRF:
-        """What is annealed; the visible side is sampled."""
+        """The model that is annealed; its visible side is sampled."""
         assert self.part is not None
         return self.part
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing of the model is summed exactly beforehand."""
+        """Whether no part of the model is summed exactly beforehand."""
         return self.part is not None and self.part.n_variables == self.model.n_variables
 
     @property
@@ -58,12 +58,12 @@ class Path:
 
     @property
     def unturned(self) -> MRF:
-        """What is annealed, with the sides named as in the caller's model."""
+        """The model that is annealed, with the sides named as in the caller's model."""
         return self.end.transposed() if self.is_turned else self.end
 
     @cached_property
     def spins(self) -> SignedPath:
-        """Fields and couplings with every two-state unit as a ±1 spin."""
+        """The path with every two-state unit as a ±1 spin."""
         return signed_path(self.end, self.start, self.mixture)
 
     @property
@@ -83,7 +83,7 @@ class Path:
 
     @property
     def log_z0(self) -> float:
-        """ln Z at the start of the path; a free component of a mixture at its end counts against it."""
+        """ln Z at the start of the path, less ln M for the free component of a mixture at the end."""
         log_z = self.base.log_z(self.model)
         if self.mixture is None:
             return log_z
@@ -96,31 +96,31 @@ class Path:
         return log_z - own + mixed - math.log(self.mixture.components)
 
     def from_mixture(self, mixture: Mixture, name: str) -> Path:
-        """Return the path that starts from a mixture instead."""
+        """Return the same path with a mixture as its start."""
         return replace(self, mixture=mixture, name=name)
 
     def without_mixture(self) -> Path:
-        """Return the path from the base alone, which is the uniform one where a mixture has taken its place."""
+        """Return the same path without the mixture, from its base."""
         return replace(self, mixture=None, name="uniform")
 
     def from_base(self, base: Base, name: str) -> Path:
-        """Return the path that starts from another base and has the same variables sampled."""
+        """Return the path from another base with the same side sampled."""
         return make_path(self.model, base, name, self.is_turned, keep_whole=self.is_whole)
 
     def is_like(self, other: Path) -> bool:
-        """Whether both have the same start, by its name, and the same side sampled."""
+        """Whether both paths have the same name of the start and the same side sampled."""
         return self.name == other.name and self.is_turned == other.is_turned
 
     def turned(self) -> Path:
-        """Return the path from the same base on which the other side of a bipartite graph is sampled."""
+        """Return the path from the same base with the other side of a bipartite graph sampled."""
         part = None if self.part is None else self.part.transposed()
         return replace(self, part=part, start=self.start.transposed(), is_turned=not self.is_turned)
 
     def reversed(self, last_to_first: bool) -> Path:
-        """Return the path of the reverse process (eq. reverse_process), on which weights are those of Z_0/Z.
+        """Return the path of the reverse process (eq. reverse_process), whose weights estimate Z_0/Z.
 
-        A sweep takes the sampled variables from last to first and, if asked for, the summed-out ones, too; states of
-        the sampled side are reordered by `reordered`.
+        A sweep draws the sampled variables in the opposite order, and with `last_to_first` the summed-out ones too.
+        `reordered` puts states of the sampled side into this order.
         """
         model, base, mixture = self.end, self.start, self.mixture and self.mixture.reversed()
         if last_to_first:
@@ -135,7 +135,7 @@ class Path:
         return replace(self, part=model, start=base, mixture=mixture, exact_log_ratio=-self.exact_log_ratio)
 
     def reordered(self, states: Any) -> Any:
-        """Return states of the sampled side in the order that the reversed path has them."""
+        """Return states of the sampled side in the order of the reversed path."""
         return states if self.end.is_bipartite else states[:, self._backwards]
 
     @property
@@ -144,10 +144,10 @@ class Path:
 
 
 def make_path(model: MRF, base: Base, name: str, turned: bool | None = None, *, keep_whole: bool = False) -> Path:
-    """Return the path from a base to a model; with `keep_whole` nothing of the model is summed exactly beforehand.
+    """Return the path from a base to a model; with `keep_whole` no part of the model is summed exactly beforehand.
 
-    On a bipartite graph the hidden side is sampled if `turned` says so or, if that is None, if it is the smaller one
-    (paper, section on the size ratio).
+    On a bipartite graph the hidden side is sampled if `turned` is true or, if `turned` is None, if the hidden side is
+    the smaller one (paper, section on the size ratio).
     """
     part, start, exact = (whole_model if keep_whole or model.has_terms else sum_small_parts)(model, base)
     if turned is None:

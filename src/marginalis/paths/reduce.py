@@ -1,4 +1,4 @@
-"""Connected parts of a model. What can be summed exactly at once is not sampled, so it adds no variance."""
+"""Exact sums of small connected parts of a model, which are then not sampled and add no variance."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from ..exact.parts import features_of, pieces, submodel
 from ..models.model import MRF
 from .base import Base
 
-_SMALL_STATES = 12.0  # a part is small if one of its sides has at most 2^12 states,
-_SMALL_TABLES = 14.0  # or if it is nearly a tree: elimination needs tables of at most 2^14 entries,
-_SMALL_GAUSSIAN = 2000  # or if it is Gaussian, and what is left of it once one side is integrated out has this size
+# A connected part is small if one of its sides has at most 2^12 states.
+_SMALL_STATES = 12.0
+# A part that is nearly a tree is small if elimination needs tables of at most 2^14 entries.
+_SMALL_TABLES = 14.0
+# A Gaussian part is small if at most this many variables are left after one side is integrated out.
+_SMALL_GAUSSIAN = 2000
 
 
 def sum_small_parts(model: MRF, base: Base) -> tuple[MRF | None, Base, float]:
     """Sum out exactly the isolated variables and, if there are several connected parts, the small ones.
 
-    Returns what is left to be annealed (None if nothing is), its base, and the exact ln(Z/Z_0) of the rest, offset
-    included.
+    Returns the model that is left to be annealed (None if nothing is left), its base, and the exact ln(Z/Z_0) of the
+    parts that were summed, offset included.
     """
     visible, hidden, count = model.connected_parts
     if base.is_coupled or (count == 1 and len(visible) and len(hidden)):
@@ -42,12 +45,12 @@ def sum_small_parts(model: MRF, base: Base) -> tuple[MRF | None, Base, float]:
 
 
 def whole_model(model: MRF, base: Base) -> tuple[MRF, Base, float]:
-    """Leave everything to be annealed."""
+    """Return the whole model to be annealed, with its base and an exact ln(Z/Z_0) of 0."""
     return model, base, model.natural.offset - base.offset
 
 
 def _small_parts(model: MRF) -> Any:
-    """Return for each connected part whether its exact sum takes next to no time."""
+    """Return for each connected part whether it is small enough to be summed exactly."""
     visible, hidden, count = model.connected_parts
     per_variable = (
         model.visible_units.log2_states(len(visible)),
@@ -61,18 +64,18 @@ def _small_parts(model: MRF) -> Any:
     edges += np.bincount(visible[model.lateral_edges[:, 0]], minlength=count)
     variables = np.bincount(visible, minlength=count) + np.bincount(hidden, minlength=count)
     v, h = (side.precisions is not None for side in (model.visible_units, model.hidden_units))
-    if v and h:  # in closed form
+    if v and h:  # The sum has a closed form.
         own = np.bincount(visible, minlength=count)
         return (own if not model.is_bipartite else np.minimum(own, variables - own)) <= _SMALL_GAUSSIAN
     largest = max(np.max(states, initial=0.0) for states in per_variable)  # of one variable
-    # eliminating a part costs tables of at most its number of independent cycles and two variables more
+    # The largest table of an elimination has at most two variables more than the part has independent cycles.
     width = (edges - variables + 3) * largest
     states = np.minimum(*sides) if model.is_bipartite or v else sides[0]  # Gaussians can be integrated out anyway
     return (states <= _SMALL_STATES) | (width <= _SMALL_TABLES)
 
 
 def _log_z_of_small(rest: MRF) -> float:
-    """ln Z of a model whose parts are all small: in one elimination if it is discrete, else part by part."""
+    """Return ln Z of a model of small parts, by one elimination if it is discrete and part by part otherwise."""
     together = eliminate(rest)
     if together is not None:
         return together
@@ -85,7 +88,7 @@ def _subbase(model: MRF, base: Base, visible: Any, hidden: Any) -> Base:
 
 
 def _free_log_ratio(model: MRF, base: Base, visible: Any, hidden: Any) -> float:
-    """ln(Z/Z_0) of variables without couplings."""
+    """Return ln(Z/Z_0) of variables without couplings."""
     rows, columns = features_of(model, visible, hidden)
     natural = model.natural
     total = 0.0

@@ -1,4 +1,4 @@
-"""A path in spins: what the fast engines lay out, each in its own way."""
+"""Paths written in ±1 spins, from which the fast engines build their arrays."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .mixture import Mixture
 
 
 class SignedPath(NamedTuple):
-    """Fields and couplings at β = 0, and their slopes in β, with every two-state unit as a ±1 spin.
+    """Fields and couplings at β = 0 and their slopes in β, with every two-state unit as a ±1 spin.
 
-    Couplings are None where there are none. `rise` is the slope in β of the constant that the change to spins brings;
-    a visible unit is offset + scale·(±1).
+    Missing couplings are None. `rise` is the slope in β of the constant that the change to spins adds to −E; a visible
+    unit is offset + scale·(±1).
     """
 
     base_v: Array
@@ -31,17 +31,17 @@ class SignedPath(NamedTuple):
     rise: float
     offset: float
     scale: float
-    component_fields: Array | None  # of a mixture: the fields of each component on the sampled side,
-    component_hidden: Array | None  # on the summed-out side,
-    component_weights: Array | None  # and the exponents of all
+    component_fields: Array | None  # The fields of each component of a mixture on the sampled side.
+    component_hidden: Array | None  # The fields of each component on the summed-out side.
+    component_weights: Array | None  # The exponent a_z of each component.
 
     def constants(self, betas: Array) -> Array:
-        """Return what the change to spins adds to every log-weight up to each step."""
+        """Return the constant that the change to spins adds to every log-weight up to each step."""
         return self.rise * (betas - betas[0])
 
 
 def signed_path(model: MRF, base: Base, mixture: Mixture | None) -> SignedPath:
-    """Return the path from a base, or from a mixture, to a model in spins."""
+    """Return the path from a base, or from a mixture, to a model, written in spins."""
     form = model.signed_form
     weights0 = lateral0 = None
     if base.is_coupled:
@@ -78,5 +78,5 @@ def signed_path(model: MRF, base: Base, mixture: Mixture | None) -> SignedPath:
 
 
 def signed_base(form: SignedForm, base: Base) -> tuple[Array, Array]:
-    """Return the fields of a base on the spins of a model of two-state units; those of other kinds as they are."""
+    """Return the fields of a base on the spins of two-state units; fields on other units do not change."""
     return form.visible[1] * base.visible, form.hidden[1] * base.hidden

@@ -1,6 +1,6 @@
-"""Running: where the chains of a call are advanced, and what is kept of them.
+"""Runs of a plan: on threads, on a pool or from a checkpoint, with progress reports.
 
-`session` opens what the options name (threads, a pool, a checkpoint, a progress bar) and closes it again; `parts` does
-a run in parts, on a pool or with a checkpoint, and `checkpoint` keeps finished chains on disk. May import `engines` and
-below. Read `session` first.
+`session` opens the resources that the options name (threads, a pool, a checkpoint, a progress bar) and closes them
+again. `parts` splits a run into parts for a pool or a checkpoint, and `checkpoint` stores finished chains on disk. The
+package may import `engines` and below. Read `session` first.
 """

@@ -1,8 +1,8 @@
-"""Finished chains on disk, so that a run that was stopped goes on where it was.
+"""Finished chains on disk, so that an interrupted run can be resumed.
 
-A piece is what some chains of one run have: the bytes of its arrays, with a checksum. A run is named by the digest of
-all that decides its weights, and its chains by their own numbers, so that it does not matter how it was cut, nor by
-whom: two callers may work on one file.
+A piece holds the results of some chains of one run, as bytes with a checksum. The key of a run is a digest of
+everything that determines its weights, and chains have their own numbers. So the results do not depend on how a run is
+split into pieces, and two processes may share one file.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ class Piece(NamedTuple):
     data: bytes
 
     def checksum(self, run: str) -> int:
-        """Return what tells if a byte of it has changed."""
+        """Return a checksum of the piece and its place in the run."""
         return zlib.crc32(self.data, zlib.crc32(f"{run} {self.first} {self.chains} {self.machine}".encode()))
 
 
 class Checkpoint(Database):
-    """The pieces of the runs that one call makes."""
+    """File with the pieces of all runs of one call."""
 
     kind = "checkpoint"
     other = "choose another file"
 
     def __init__(self, path: Any, settings: Mapping[str, Any]) -> None:
-        """Open a file, or make it; a ValueError says what differs if it is of another call."""
+        """Open or create a file; raise a ValueError that names the difference if it belongs to another call."""
         if not isinstance(path, str | Path) or not str(path):
             raise ValueError(f"checkpoint is {shown(path)}; it must be the path of a file")
         check_writable(path)
@@ -64,20 +64,20 @@ class Checkpoint(Database):
             raise ValueError(str(error)) from None
 
     def write(self, run: str, pieces: Sequence[Piece]) -> None:
-        """Add pieces of a run, all or none."""
+        """Add pieces of a run, either all or none."""
         try:
             with self.access("BEGIN IMMEDIATE") as db:
                 db.executemany(
                     "INSERT OR IGNORE INTO piece (run, first, chains, machine, data, checksum) VALUES (?,?,?,?,?,?)",
                     [(run, *piece, piece.checksum(run)) for piece in pieces],
                 )
-        except OSError as error:  # a full disk is no fault of the program's
+        except OSError as error:  # The disk may be full, for example.
             raise ValueError(str(error)) from None
 
     def read(self, run: str, after: int = 0) -> Iterator[tuple[int, Piece]]:
-        """Give the pieces of a run that were written after one with a certain number, each with its own.
+        """Yield the pieces of a run with numbers above `after`, each with its number.
 
-        One that has changed since it was written is dropped, and its chains are run again.
+        A piece whose checksum does not match is dropped, and its chains are run again.
         """
         with self.access("BEGIN") as db:
             query = "SELECT number FROM piece WHERE run = ? AND number > ? ORDER BY number"
@@ -102,19 +102,19 @@ class Checkpoint(Database):
 
 
 def open_checkpoint(options: Mapping[str, Any], label: str, models: Sequence[Any]) -> Checkpoint | None:
-    """Return the checkpoint that the options name, for one answer about some models."""
+    """Return the checkpoint that the options name, or None; `label` and `models` identify the call."""
     if options["checkpoint"] is None:
         return None
-    own = ("threads", "progress", "pool", "checkpoint")  # what does not change the result
+    own = ("threads", "progress", "pool", "checkpoint")  # These options do not change the result.
     given = {name: _plain(value) for name, value in options.items() if name not in own}
-    if given["draws"] == "words":  # as in files from before there were others
+    if given["draws"] == "words":  # Files of older versions, which had no other kind of draws, lack this entry.
         del given["draws"]
     found = [model_digest(as_model(model))[:16] for model in models]
     return Checkpoint(options["checkpoint"], {"answer": label, "model": " ".join(found), **given})
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of an option as JSON has it, or a digest of its arrays."""
+    """Return the value of an option as JSON data, or a digest if it holds arrays."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, MRF):
@@ -132,13 +132,13 @@ def _plain(value: Any) -> Any:
 
 
 def run_name(plan: Plan, recorder: Recorder | None) -> str:
-    """Return the digest of all that decides what chains have, but for their numbers."""
+    """Return the key of a run: a digest of everything that determines its results except the chain numbers."""
     path, chains = plan.path, plan.chains
     words = [plan.fingerprint(), plan.placement.engine, str(chains.seed), repr(path.exact_log_ratio)]
     if path.part is not None:
         annealed = path.unturned
         words += [model_digest(annealed), str(annealed.sweep)]
-    if chains.populations or chains.start is not None:  # chains stand beside others, or have a row of their own
+    if chains.populations or chains.start is not None:  # Results depend on the whole population, or on the start row.
         words.append(f"{chains.first} {chains.count}")
     arrays: list[Any] = [x for x in (chains.start, chains.start_log_weights) if x is not None]
     if recorder is not None:
@@ -149,14 +149,14 @@ def run_name(plan: Plan, recorder: Recorder | None) -> str:
 
 
 def to_bytes(log_weights: Array, marginal: Array | None, recorder: Recorder | None) -> bytes:
-    """Return what some chains have as bytes."""
+    """Return the results of some chains as bytes."""
     parts = [log_weights] if recorder is None else [log_weights, recorder.log_weights, recorder.values]
     parts += [] if marginal is None else [marginal]
     return b"".join(np.ascontiguousarray(x, dtype="<f8").tobytes() for x in parts)
 
 
 def from_bytes(data: bytes, size: int, chains: int, blank: Recorder | None) -> tuple[Array, Array | None, Any]:
-    """Return log-weights (`size` of them), those of mAIS if they are there, and what was recorded."""
+    """Return `size` log-weights, those of mAIS if there are any, and the recorded values."""
     numbers = np.frombuffer(data, dtype="<f8").astype(np.float64)
     log_weights, rest = np.split(numbers, [size])
     recorder = None

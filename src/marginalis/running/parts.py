@@ -1,4 +1,4 @@
-"""A run in parts, on a pool or with a checkpoint: every part once, wherever it is done."""
+"""Runs that are split into parts, for a pool or a checkpoint."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ from .checkpoint import Piece, from_bytes, run_name, to_bytes
 if TYPE_CHECKING:
     from .session import Session
 
-_KEEP_EVERY = 10.0  # Seconds of a run on threads that go to a checkpoint together.
-_MOST_BYTES = 1 << 25  # Bytes that a part of a run sends back, at most.
+# Interval, in seconds, at which a run on threads writes to its checkpoint.
+_KEEP_EVERY = 10.0
+# Largest size, in bytes, of the results of one part.
+_MOST_BYTES = 1 << 25
 
 
 @dataclass(eq=False)
 class ChainsOfPlan:
-    """The chains of a plan as a job: its units are populations, or sixteen chains each."""
+    """The chains of a plan as a job whose units are populations, or sixteen chains each."""
 
     plan: Plan
-    blank: Recorder | None  # for no chains
+    blank: Recorder | None  # An empty recorder, copied for every part.
     _begun: list[Begun] = field(default_factory=list)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -42,7 +44,7 @@ class ChainsOfPlan:
 
     @property
     def unit(self) -> int:
-        """Number of chains that stay together."""
+        """Number of chains of one unit, which are always run together."""
         return self.plan.chains.population_size if self.plan.chains.populations else LANES
 
     def chains(self, part: range) -> range:
@@ -59,7 +61,7 @@ class ChainsOfPlan:
 
 
 def run_in_parts(plan: Plan, session: Session, recorder: Recorder | None) -> Found:
-    """Run a plan in parts, on a pool or here; what a checkpoint has is taken from there, and what is new kept in it."""
+    """Run a plan in parts, on a pool or on threads; reuse the chains in the checkpoint and add new ones to it."""
     run = _Parts(plan, session, recorder)
     run.look()
     try:
@@ -73,7 +75,7 @@ def run_in_parts(plan: Plan, session: Session, recorder: Recorder | None) -> Fou
 
 
 class _Parts:
-    """What has come back of the parts of a plan."""
+    """Results of the parts of a plan that are finished."""
 
     def __init__(self, plan: Plan, session: Session, recorder: Recorder | None) -> None:
         self.plan, self.session, self.recorder = plan, session, recorder
@@ -81,20 +83,20 @@ class _Parts:
         unit, units = self.job.unit, -(-plan.chains.count // self.job.unit)
         seconds = unit * plan.seconds_per_chain
         most = max(1, _MOST_BYTES // (unit * (16 if recorder is None else 16 + recorder.bytes_per_chain)))
-        start = 0 if session.store is None else secrets.randbelow(units)  # another caller may work on the same file
+        start = 0 if session.store is None else secrets.randbelow(units)  # Two processes start at different places.
         if session.pool is None:
             self.ledger = Ledger(units, seconds / session.threads, most=most, start=start, length=_KEEP_EVERY)
         else:
             self.ledger = Ledger(units, seconds, most=most, start=start)
         self.log_weights = np.full(plan.chains.populations or plan.chains.count, math.nan)
         self.marginal: Array | None = None
-        self.begun, self.before = time.monotonic(), 0  # parts that were there at that time
+        self.begun, self.before = time.monotonic(), 0  # `before` counts the units finished at that time.
         self.name = "" if session.store is None else run_name(plan, recorder)
         self.offset = 0 if plan.chains.populations or plan.chains.start is not None else plan.chains.first
         self.read, self.new = 0, list[Piece]()
 
     def here(self, tick: Tick) -> None:
-        """Run all parts on threads, one after the other."""
+        """Run all parts on threads of this process, one after the other."""
         while (part := self.ledger.take(time.monotonic(), 1)) is not None:
             begun, share, before = time.perf_counter(), len(part) / self.ledger.total, self._fraction()
             hear = partial(_from_to, tick, before, before + share)
@@ -107,7 +109,7 @@ class _Parts:
         return self.ledger.done / self.ledger.total
 
     def receive(self, part: range, reply: Reply) -> None:
-        """Put what has come back in its place."""
+        """Store the results of a part."""
         found, chains = reply.result, self.job.chains(part)
         self._place(chains, found)
         self.session.machines.add(reply.machine)
@@ -132,7 +134,7 @@ class _Parts:
         self.log_weights[chains.start // size : chains.stop // size] = found.log_weights
 
     def then(self, tick: Tick) -> Tick:
-        """Return `tick`, which also has what is new written."""
+        """Return a callback that calls `tick` and writes new results to the checkpoint."""
 
         def hear(fraction: float) -> None:
             self.keep()
@@ -141,13 +143,13 @@ class _Parts:
         return hear
 
     def keep(self) -> None:
-        """Write what is new to the checkpoint."""
+        """Write new results to the checkpoint."""
         pieces, self.new = self.new, []
         if self.session.store is not None and pieces:
             self.session.store.write(self.name, pieces)
 
     def look(self) -> None:
-        """Take what the checkpoint has, and this run has not."""
+        """Read results from the checkpoint that this run does not have."""
         if self.session.store is None:
             return
         plan, unit = self.plan, self.job.unit

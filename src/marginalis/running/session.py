@@ -21,30 +21,31 @@ from ..parallel.threads import Tick, cores
 from .checkpoint import Checkpoint, open_checkpoint
 from .parts import run_in_parts
 
-_SMALL = 5.0  # Seconds of a pilot up to which it runs here and not on the pool.
+# A pilot that takes at most this many seconds runs on this machine and not on the pool.
+_SMALL = 5.0
 
 
 def quiet(fraction: float) -> None:
-    """Receive the progress, and show nothing."""
+    """Ignore the progress."""
 
 
 @dataclass(eq=False)
 class Session:
-    """Runs plans on threads of this process or on a pool; `machines` are those of a pool that took part."""
+    """Runs plans on threads of this process or on a pool; `machines` are the machines of the pool that took part."""
 
     threads: int = 1
     pool: Pool | None = None
     store: Checkpoint | None = None
-    tick: Tick = quiet  # receives the fraction done
-    say: Callable[[str], None] = lambda text: None  # what a bar shows besides the fraction done
+    tick: Tick = quiet  # A callback that receives the progress, from 0 to 1.
+    say: Callable[[str], None] = lambda text: None  # A callback that receives the text beside the progress bar.
     machines: set[str] = field(default_factory=set)
     begun: float = field(default_factory=time.perf_counter)
 
     def run(self, plan: Plan, recorder: Recorder | None = None) -> Found:
-        """Return ln W of every chain of the plan, or of every population where it is resampled (Z_0 left out).
+        """Return ln W of every chain of the plan, or of every population if it is resampled, without Z_0.
 
-        Where AIS carries them along, the weights of mAIS on the same path come with them. `recorder` takes down what it
-        wants on the way; it knows nothing of what the plan sums exactly.
+        A run of AIS may also return the weights of mAIS on the same path. `recorder` stores values along the way; they
+        do not include the part of the model that the plan sums exactly.
         """
         shift = plan.path.exact_log_ratio
         if plan.path.part is None:
@@ -56,26 +57,26 @@ class Session:
             found = run_in_parts(plan, self, recorder)
         for weights in (found.log_weights, found.marginal):
             if weights is not None and shift:
-                weights += shift  # in place: there may be many
+                weights += shift  # The sum is done in place, since there may be many weights.
         return found
 
     def pilot(self, plan: Plan, recorder: Recorder | None = None) -> Found:
-        """Run a plan that is not the answer's own, in silence."""
+        """Run a pilot without progress reports."""
         return self.for_pilot(plan).run(plan, recorder)
 
     def for_pilot(self, plan: Plan) -> Session:
-        """Return what runs a pilot: this machine, unless it would take long."""
+        """Return the session that runs a pilot: without the pool if the pilot is short."""
         if plan.chains.count * plan.seconds_per_chain < _SMALL * self.threads:
             return replace(self, tick=quiet, pool=None, store=None)
         return replace(self, tick=quiet)
 
     def part(self, low: float, high: float) -> Session:
-        """Return the session whose progress from 0 to 1 is that of this one between two fractions."""
+        """Return a session whose progress from 0 to 1 is shown as the progress of this one from `low` to `high`."""
         return replace(self, tick=lambda fraction: self.tick(low + (high - low) * fraction))
 
     @property
     def names(self) -> str:
-        """The machines of the pool that took part, as a line of text."""
+        """Names of the machines of the pool that took part, as one line of text."""
         return "; ".join(sorted(self.machines))
 
     @property
@@ -86,14 +87,14 @@ class Session:
 
 @contextmanager
 def open_session(options: Mapping[str, Any], label: str, *models: Any) -> Iterator[Session]:
-    """Open what the options of a run name, and close it in the end.
+    """Open the resources that the options name, and close them at the end.
 
-    `label` and `models` say what the run is about, for a checkpoint to tell it from others.
+    `label` and `models` identify the call in a checkpoint.
     """
     threads = cores(options["threads"])
     if needs_gpu(options.get("engine")) and (options["pool"] is None or str(options["pool"]).isdecimal()):
         for number in device_numbers(options.get("device")):
-            open_device(number)  # refused before the pilots; a pool elsewhere may have what is missing here
+            open_device(number)  # A missing device is an error before the pilots; machines of a pool have their own.
     with ticker(options["progress"], label) as tick, ExitStack() as stack:
         store = open_checkpoint(options, label, models)
         if store is not None:

@@ -1,4 +1,4 @@
-"""What two directions of a process say together: Markov's bounds and Bennett's acceptance ratio."""
+"""Estimates from the forward and the reverse process: Markov's bounds and Bennett's acceptance ratio."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .confidence import log_mean_exp
 
 
 def markov_bound(log_weights: Array, risk: float) -> float:
-    """Lower bound of ln E[W], W ≥ 0, that is too high with probability at most `risk`.
+    """Return a lower bound of ln E[W], W ≥ 0, that is too high with probability at most `risk`.
 
-    The chains are split in m = ⌊√N⌋ groups with means W̄_g. By Markov's inequality W̄_g exceeds E[W]/a with
-    probability at most a, and as the groups are independent all of them do with probability at most a^m: so
-    min_g ln W̄_g + (ln risk)/m, which is nearer than the m = 1 of one plain application.
+    The chains are split into m = ⌊√N⌋ groups with means W̄_g. By Markov's inequality W̄_g exceeds E[W]/a with
+    probability at most a. The groups are independent, so all of them exceed it with probability at most a^m. The bound
+    is therefore min_g ln W̄_g + (ln risk)/m, which is tighter than with m = 1.
     """
     groups = math.isqrt(len(log_weights))
     means = [log_mean_exp(group) for group in np.array_split(log_weights, groups)]
@@ -30,17 +30,17 @@ class Bennett(NamedTuple):
 
     difference: float
     stderr: float
-    overlap: float  # (Σf)²/Σf² of the acceptance probabilities f, in the direction where it is smaller
+    overlap: float  # The smaller (Σf)²/Σf² of the two directions, f being the acceptance probabilities.
 
 
 def bennett(forward: Array, reverse: Array, *ancestors: NDArray[np.int64] | None) -> Bennett:
-    """Difference of free energies from the works of both directions, by Bennett's acceptance ratio.
+    """Return the difference of free energies from the work in both directions, by Bennett's acceptance ratio.
 
-    The root Δ of Σ_F f(M + w_F − Δ) = Σ_R f(−M + w_R + Δ) with f(x) = 1/(1 + eˣ) and M = ln(n_F/n_R), and the
-    variance of eq. 10a in Bennett, J. Comput. Phys. 22, 245 (1976). Where the starts of a direction were resampled,
-    `ancestors` says of which states they are copies: copies of one state count as one.
+    It is the root Δ of Σ_F f(M + w_F − Δ) = Σ_R f(−M + w_R + Δ) with f(x) = 1/(1 + eˣ) and M = ln(n_F/n_R), with the
+    variance of eq. 10a in Bennett, J. Comput. Phys. 22, 245 (1976). If the starts of a direction were resampled,
+    `ancestors` numbers the states that they are copies of; copies of one state count as one.
     """
-    from scipy.optimize import brentq  # imported here: it takes a while to load
+    from scipy.optimize import brentq  # The import is here because it is slow.
 
     m = math.log(len(forward) / len(reverse))
 
@@ -60,8 +60,8 @@ def bennett(forward: Array, reverse: Array, *ancestors: NDArray[np.int64] | None
     for log_values, origin in zip(log_f(delta), ancestors or (None, None), strict=True):
         n = len(log_values)
         start = np.arange(n) if origin is None else origin
-        shares = np.bincount(start, np.exp(log_values - log_mean_exp(log_values)) / n)  # f over Σf
+        shares = np.bincount(start, np.exp(log_values - log_mean_exp(log_values)) / n)  # f/Σf
         variance += float(((shares - np.bincount(start) / n) ** 2).sum())
         overlap = min(overlap, 1.0 / float(shares @ shares))
-    alone = min(len(forward), len(reverse)) == 1  # which says nothing of the spread
+    alone = min(len(forward), len(reverse)) == 1  # One weight gives no estimate of the spread.
     return Bennett(delta, math.inf if alone else math.sqrt(variance), overlap)

@@ -1,7 +1,7 @@
-"""How sure the log of a mean weight is: an interval that allows for skewed weights, and when not to trust it.
+"""Confidence intervals of the logarithm of a mean weight, valid for skewed weights, and warnings.
 
-Everything here is a function of the log-weights of independent chains, and none of it changes when a constant is
-added to them. The choices were made by the study in `studies.calibration` (docs/calibration.md).
+All functions take the log-weights of independent chains, and adding a constant to the log-weights changes none of the
+errors or warnings. The constants were chosen by the study in `studies.calibration` (docs/calibration.md).
 
 References
 ----------
@@ -21,22 +21,36 @@ from scipy.special import stdtrit
 
 from ..checks import Array
 
-MIN_TAIL = 5  # distinct weights that a tail fit needs
-FEW_CHAINS = 10  # below, spread and tail are not known well enough to judge by
-# (relative error of the mean weight that the spread of the log-weights foretells, effective size that makes up for it)
+# Least number of distinct weights for a fit of the tail.
+MIN_TAIL = 5
+# Fewer chains than this do not determine the spread and the tail of the weights.
+FEW_CHAINS = 10
+# A predicted relative error of the mean weight above LARGE_ERROR needs an effective sample size of AMPLE_ESS, and one
+# above HUGE_ERROR needs HUGE_ESS.
 LARGE_ERROR, AMPLE_ESS = 1.0, 25.0
 HUGE_ERROR, HUGE_ESS = 10.0, 200.0
+# A smaller effective sample size gives a warning.
 LOW_ESS = 5.0
+# A single weight with a larger share of the sum gives a warning.
 LARGE_SHARE = 0.5
+# A larger tail index k̂ gives a warning.
 HEAVY_TAIL = 0.85
-_SKEWNESS = 1.25  # a sample shows less skewness than there is
-_HIDDEN = 13.0  # times r² over the chains: what a few of them hide of r, on RBMs, lattices and glasses with r up to 5
-_Z90 = 1.2815515655446004  # quantile of the normal distribution
-_MOST_BEND = 0.4  # from 1/2 on, a bent quantile function has no second moment
-_WIDEST = 4.0  # times farther at most
-_EVEN = 0.7  # square of the spread at which bulk and moments have the same say
-_TINY = 1e-200  # its inverse is still a number
-_COARSE = 1e-3  # rounding of log-weights that is worth a warning
+# The sample skewness is multiplied by this factor, since a sample underestimates the skewness.
+_SKEWNESS = 1.25
+# N chains underestimate the relative variance r by about this times r²/N, on RBMs, lattices and glasses with r up to 5.
+_HIDDEN = 13.0
+# The 90 % quantile of the normal distribution.
+_Z90 = 1.2815515655446004
+# Limit of the curvature c of the quantile function: the second moment of the weights is infinite from c = 1/2 on.
+_MOST_BEND = 0.4
+# Largest factor by which the upper end of an interval moves out.
+_WIDEST = 4.0
+# Squared spread of the log-weights at which their quantiles and their moments have equal influence.
+_EVEN = 0.7
+# A small number, to avoid division by zero, whose inverse is finite.
+_TINY = 1e-200
+# Coarser rounding of the log-weights than this gives a warning.
+_COARSE = 1e-3
 
 
 class Tail(NamedTuple):
@@ -48,7 +62,7 @@ class Tail(NamedTuple):
     threshold: float
     k: float
     log_scale: float
-    size: int  # how many weights lie above the threshold
+    size: int  # The number of weights above the threshold.
 
 
 def relative_weights(log_weights: Array) -> Array:
@@ -61,7 +75,7 @@ def log_mean_exp(x: Array) -> float: ...
 @overload
 def log_mean_exp(x: Array, *, axis: int) -> Array: ...
 def log_mean_exp(x: Array, *, axis: int | None = None) -> float | Array:
-    """ln of the mean of eˣ, of all numbers or along an axis."""
+    """Return ln of the mean of eˣ, of all numbers or along an axis."""
     if axis is None:
         top = float(x.max())
         return top + math.log(float(np.exp(x - top).mean()))
@@ -70,7 +84,7 @@ def log_mean_exp(x: Array, *, axis: int | None = None) -> float | Array:
 
 
 def relative_error(log_weights: Array) -> float:
-    """Standard error of the mean weight over the mean weight."""
+    """Return the standard error of the mean weight, divided by the mean weight."""
     if len(log_weights) == 1:
         return math.inf
     w = relative_weights(log_weights)
@@ -78,29 +92,28 @@ def relative_error(log_weights: Array) -> float:
 
 
 def effective_size(log_weights: Array) -> float:
-    """Effective number of chains, (ΣW)²/ΣW²."""
+    """Return the effective sample size, (ΣW)²/ΣW²."""
     w = relative_weights(log_weights)
     return float(w.sum() ** 2 / (w @ w))
 
 
 def unevenness(log_weights: Array, populations: bool = False) -> float:
-    """Relative variance r of the weights, of which a few chains show less than there is, or of those of populations."""
+    """Return the relative variance r of the weights; for chains, corrected for its underestimate by few chains."""
     r = len(log_weights) / effective_size(log_weights) - 1.0
     return r if populations else r * (1.0 + _HIDDEN * r / len(log_weights))
 
 
 def interval(log_weights: Array, level: float = 0.95, unseen: float = 0.0) -> tuple[float, float]:
-    """Interval of ln E[W] that holds for skewed weights.
+    """Return a confidence interval of ln E[W] that holds for skewed weights.
 
-    Student's t of the mean weight is skewed as the weights are; Hall's monotone cubic removes this to first order.
-    The spread of the weights is itself uncertain, the more so the heavier their tails: t takes its quantile with the
-    degrees of freedom that their kurtosis leaves, 2N/(kurtosis − 1), which is N for Gaussian weights. A sample that has
-    missed the largest weights finds too small a mean and too small an error: where the bulk of its log-weights
-    foretells a larger error than was found, the upper end moves out.
+    Student's t of the mean weight is skewed if the weights are; Hall's monotone cubic removes this to first order. The
+    spread of the weights is itself uncertain, the more so the heavier their tails: t has 2N/(kurtosis − 1) degrees of
+    freedom, which is N for Gaussian weights. A sample that has missed the largest weights has too small a mean and too
+    small an error: if the bulk of the log-weights predicts a larger error than the sample has, the upper end moves out.
 
-    `unseen` is what states that no chain has met may add to the mean weight or take from it, as a share of it for one
-    chain in N. N chains miss what they meet with probability −ln(p)/N with probability p, so that at no level the ends
-    lie nearer than −ln(p) of it.
+    `unseen` is the share of the mean weight that may come from states of probability 1/N which no chain has visited. N
+    chains miss states of total probability −ln(p)/N with probability p, so each end lies at least −ln(p) times this
+    share away from the mean.
     """
     n = len(log_weights)
     if n == 1:
@@ -117,23 +130,25 @@ def interval(log_weights: Array, level: float = 0.95, unseen: float = 0.0) -> tu
     error = math.sqrt(variance / (n - 1)) / mean
     t, too_high, too_low = reaches(w, level)
     low, high = 1.0 - error * too_high, 1.0 + error * too_low
-    # Below, Markov's inequality: a mean of positive weights exceeds E[W]/p with probability p at most. Above, the
-    # delta method: the skewness of a few weights can come out too small, or even negative.
+    # The lower end of the mean weight is at least p times the mean by Markov's inequality: a mean of positive weights
+    # exceeds E[W]/p with probability at most p. The upper end is at least that of the delta method, since the sample
+    # skewness of few weights can be too small or even negative.
     reach = max(math.log(max(high, miss)), t * error) * _farther(log_weights, error)
     return log_mean + math.log(max(min(low, 1.0 - least), miss)), log_mean + max(reach, math.log1p(least))
 
 
 def unseen_reach(unseen: float, level: float = 0.95) -> float:
-    """Return how far states that no chain has met may move a mean weight, relative to it, at a level."""
+    """Return the largest relative change of the mean weight by states that no chain has visited, at a level."""
     return -math.log((1.0 - level) / 2.0) * unseen
 
 
 def _farther(log_weights: Array, error: float) -> float:
-    """Return how many times farther up the truth may lie than weights with this relative error of their mean tell.
+    """Return the factor by which the upper end of the interval moves out, given the relative error of the sample.
 
-    The quantile function of the log-weights is taken as a + s z + c z²/2 of a normal z, through their 10, 50 and 90 %
-    quantiles. The weights of such log-weights have E[Wᵏ] = e^{ka} exp(k²s²/2(1 − kc))/√(1 − kc), and so an error that
-    can be compared with the one that was found. Where they spread little, the quantiles say less than the moments.
+    The quantile function of the log-weights is modelled as a + s z + c z²/2 with a normal z, through their 10, 50 and
+    90 % quantiles. Then E[Wᵏ] = e^{ka} exp(k²s²/2(1 − kc))/√(1 − kc), which predicts an error of the mean weight that
+    is compared with that of the sample. If the log-weights spread little, the moments of the sample are more reliable
+    and the factor is close to 1.
     """
     low, middle, high = np.quantile(log_weights, (0.1, 0.5, 0.9))
     up, down = float(high - middle) / _Z90, float(middle - low) / _Z90
@@ -146,10 +161,10 @@ def _farther(log_weights: Array, error: float) -> float:
 
 
 def reaches(deviations: Array, level: float = 0.95) -> tuple[float, float, float]:
-    """Return Student's t, and by how many standard errors a mean of such terms may be too high, and too low.
+    """Return Student's t, and by how many standard errors a mean of such terms may be too high or too low.
 
-    `deviations` of the terms from their mean, not all zero. t has the degrees of freedom that their kurtosis leaves;
-    the other two allow for their skewness, of which a sample shows too little.
+    `deviations` are those of the terms from their mean, not all zero. The degrees of freedom of t follow from their
+    kurtosis; the other two values allow for their skewness.
     """
     n = len(deviations)
     squares = deviations * deviations
@@ -169,7 +184,7 @@ def _hall(u: float, a: float) -> float:
 
 
 def fit_tail(log_weights: Array) -> Tail | None:
-    """Fit a generalised Pareto distribution to the M = min(N/5, 3√N) largest weights; None if they are too few."""
+    """Fit a generalised Pareto distribution to the M = min(N/5, 3√N) largest weights; None if M is too small."""
     n = len(log_weights)
     size = math.ceil(min(n / 5.0, 3.0 * math.sqrt(n)))
     if n <= size:
@@ -185,16 +200,16 @@ def fit_tail(log_weights: Array) -> Tail | None:
 
 
 def _pareto(x: Array) -> tuple[float, float]:
-    """Shape k and scale σ of a generalised Pareto distribution from a sorted sample (Zhang & Stephens 2009).
+    """Return shape k and scale σ of a generalised Pareto distribution from a sorted sample (Zhang & Stephens 2009).
 
-    The posterior mean of b = −k/σ over their data-driven prior, on a grid. k is drawn towards 1/2 as if by ten more
-    observations, as in Vehtari et al., so that small tails do not give wild values.
+    They follow from the posterior mean of b = −k/σ over a data-driven prior, on a grid. k is shrunk towards 1/2 with
+    the weight of ten observations, as in Vehtari et al., so that small tails do not give extreme values.
     """
     n = len(x)
     count = 30 + int(math.sqrt(n))
     quartile = x[int(n / 4.0 + 0.5) - 1]
     b = 1.0 / x[-1] + (1.0 - np.sqrt(count / (np.arange(1, count + 1) - 0.5))) / (3.0 * quartile)
-    b[b == 0.0] = _TINY  # the exponential distribution, where the formulas below are 0/0
+    b[b == 0.0] = _TINY  # The formulas below are 0/0 for b = 0, the exponential distribution.
     k = np.log1p(-b[:, None] * x).mean(axis=1)
     profile = n * (np.log(-b / k) - k - 1.0)
     weight = np.exp(profile - profile.max())
@@ -204,16 +219,16 @@ def _pareto(x: Array) -> tuple[float, float]:
 
 
 def tail_index(log_weights: Array) -> float:
-    """Shape k̂ of the tail of the weights: moments of order 1/k and above are infinite. NaN if it cannot be told."""
+    """Return the shape k̂ of the tail: moments of order 1/k and above are infinite. NaN if there are too few weights."""
     tail = fit_tail(log_weights)
     return math.nan if tail is None else tail.k
 
 
 def warnings_of(log_weights: Array, unit: str = "chains") -> tuple[str, ...]:
-    """What is wrong with the weights of chains, or of populations, in words, where the interval would not hold.
+    """Return warnings where the weights of chains, or of populations, do not support the interval.
 
-    The main test asks what the bulk of the log-weights foretells and not how the mean came out: a test of the largest
-    weights passes just those samples that miss the weights which matter, and so picks the intervals that fail.
+    The main test uses the bulk of the log-weights and not the largest weights: a test of the largest weights would pass
+    exactly those samples that have missed the important weights, whose intervals fail.
     """
     n = len(log_weights)
     if n == 1:
@@ -241,16 +256,16 @@ def warnings_of(log_weights: Array, unit: str = "chains") -> tuple[str, ...]:
 
 
 def log_spread(log_weights: Array) -> float:
-    """Standard deviation of the log-weights as their quartiles give it, for a Gaussian; their tails have no say."""
+    """Return the standard deviation of the log-weights from their quartiles, as for a Gaussian; tails do not matter."""
     low, high = np.quantile(log_weights, (0.25, 0.75))
     return float(high - low) / 1.3489795003921634
 
 
 def is_uneven(log_weights: Array, ess: float) -> bool:
-    """Tell if the bulk of the log-weights foretells too large an error of their mean for this effective size.
+    """Return whether the bulk of the log-weights predicts too large an error of the mean for this effective size.
 
-    Chains that are stuck far below stretch the lower half, and matter little where some tens of others count. Where the
-    upper half is as wide, a few hundred are asked for: a hidden phase may lie beyond it.
+    Chains that are stuck at low weights widen the lower half, which does not matter if some tens of other chains
+    contribute. If the upper half is wide too, a few hundred must contribute, since a hidden phase may lie beyond it.
     """
     if ess >= max(AMPLE_ESS, HUGE_ESS):
         return False
@@ -262,13 +277,13 @@ def is_uneven(log_weights: Array, ess: float) -> bool:
 
 
 def expected_error(spread: float, n: int) -> float:
-    """Relative standard error of the mean of n weights whose logs are Gaussian with this spread, plus its own error."""
+    """Return the relative standard error of the mean of n weights with Gaussian logarithms of about this spread."""
     s = spread * (1.0 + 1.0 / math.sqrt(n))
     return math.sqrt(math.expm1(min(s * s, 700.0)) / n)
 
 
 def warnings_of_digits(log_weights: Array) -> tuple[str, ...]:
-    """What is wrong with weights whose logs are so large that rounding hides their spread."""
+    """Return a warning if the log-weights are so large that rounding hides their spread."""
     top = float(log_weights.max())
     if math.ulp(top) < _COARSE:
         return ()

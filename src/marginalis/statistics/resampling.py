@@ -1,4 +1,4 @@
-"""Systematic resampling: states in proportion to their weights, placed by one uniform random number.
+"""Systematic resampling: draws of states in proportion to their weights with one uniform random number.
 
 G. Kitagawa, Monte Carlo filter and smoother for non-Gaussian nonlinear state space models, J. Comput. Graph. Stat. 5,
 1 (1996).
@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from ..checks import Array
 
-_FEW = 128  # Up to so many weights a row, the places are found by comparing each with each.
+# Rows of at most this many weights are resampled by comparing all pairs, which is faster than a search.
+_FEW = 128
 
 
 def systematic(weights: Array, uniforms: Array, count: int | None = None) -> NDArray[np.int64]:
-    """Return `count` columns of every row of weights in proportion to them; by default as many as there are.
+    """Return the numbers of `count` columns for every row, drawn in proportion to its weights; by default as many.
 
     `uniforms` has one column: a number in (0, 1) for every row. The weights of a row may have any sum.
     """

@@ -14,17 +14,18 @@ from ..display.card import Displayed
 from ..display.words import decimals
 from . import confidence
 
-_FARTHEST = 800.0  # Log-weights that lie this far below the largest one count as zero in a sum of weights.
+# Log-weights that lie this far below the largest one count as zero in a sum of weights.
+_FARTHEST = 800.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Weights(Displayed):
-    """N independent log-weights ln W with E[W] = Z/Z_0: ln Z, its error, and when not to trust it.
+    """N independent log-weights ln W with E[W] = Z/Z_0, and the estimate of ln Z with its error and warnings.
 
-    W is the weight of a chain, or of a population of chains. A weight of zero is a log-weight of −∞. `interval` belongs
-    to the free energy F = −ln Z, as that of an `Estimate` does. `rounding` is an error that all log-weights may share,
-    which their spread does not show; `unseen` is the share of the mean weight that states may have which no chain
-    has met. `of` says what has a weight each, for warnings.
+    W is the weight of a chain, or of a population of chains. A weight of zero is a log-weight of −∞. `interval` is that
+    of the free energy F = −ln Z, as in an `Estimate`. `rounding` is an error common to all log-weights, which their
+    spread does not show. `unseen` is the share of the mean weight that may come from states which no chain has
+    visited. `of` is "chains" or "populations", for warnings.
     """
 
     log_weights: Array
@@ -34,7 +35,7 @@ class Weights(Displayed):
     of: str = "chains"
 
     def __post_init__(self) -> None:
-        """Check what a caller gives; read-only arrays of float64 are taken as they are."""
+        """Check the arguments; read-only arrays of float64 are not copied."""
         array = plain_array(self.log_weights, "log_weights")
         if array.dtype.kind not in "fiu" or array.ndim != 1 or not array.size:
             raise ValueError("log_weights must be a list of at least one real number, a log-weight per chain")
@@ -51,7 +52,7 @@ class Weights(Displayed):
 
     @cached_property
     def _finite(self) -> Array:
-        """The log-weights with numbers for zeros, since quantiles of −∞ are not defined."""
+        """The log-weights with finite numbers for −∞, whose quantiles are not defined."""
         if self.log_weights.min() > -math.inf:
             return self.log_weights
         return np.maximum(self.log_weights, self.log_weights.max() - _FARTHEST)
@@ -63,7 +64,7 @@ class Weights(Displayed):
 
     @cached_property
     def stderr(self) -> float:
-        """Standard error of ln Ẑ: that of the mean weight over the mean weight (delta method); at least `unseen`."""
+        """Standard error of ln Ẑ: the relative error of the mean weight (delta method), at least `unseen`."""
         return max(confidence.relative_error(self.log_weights), self.unseen)
 
     @cached_property
@@ -72,36 +73,36 @@ class Weights(Displayed):
         return self.interval_at(0.95)
 
     def interval_at(self, level: float) -> tuple[float, float]:
-        """Return the interval of F at another level, as 0.99: it is made as that of 95 %, which was calibrated."""
+        """Return the interval of F at another level, such as 0.99; the method was calibrated at 95 %."""
         share = real_number(level, "level")
         if not 0.0 < share < 1.0:
             raise ValueError(f"level is {shown(level)}; it must lie between 0 and 1, as 0.95 does")
         low, high = confidence.interval(self._finite, share, self.unseen)
-        reach = self.rounding  # The interval is no narrower than the digits that all weights share.
+        reach = self.rounding  # The common rounding error widens the interval.
         return min(-self.log_z0 - high, -self.log_z - reach), max(-self.log_z0 - low, -self.log_z + reach)
 
     @cached_property
     def ess(self) -> float:
-        """Effective number of weights, (ΣW)²/ΣW²."""
+        """Effective sample size, (ΣW)²/ΣW²."""
         return confidence.effective_size(self.log_weights)
 
     @property
     def relative_variance(self) -> float:
-        """Variance of the weights over their squared mean, N/ESS − 1."""
+        """Variance of the weights divided by their squared mean, N/ESS − 1."""
         return len(self) / self.ess - 1.0
 
     @cached_property
     def tail_index(self) -> float:
-        """Shape k̂ of a generalised Pareto fit to the largest weights; NaN if they are too few or too equal."""
+        """Shape k̂ of a generalised Pareto fit to the largest weights; NaN if too few of them are distinct."""
         return confidence.tail_index(self._finite)
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What is doubtful about ln Ẑ and its interval, in words."""
+        """Warnings about ln Ẑ and its interval."""
         return confidence.warnings_of(self._finite, self.of) + confidence.warnings_of_digits(self.log_weights)
 
     def joined(self, other: Weights) -> Weights:
-        """Return the weights of both, which must be independent estimates of the same Z/Z_0."""
+        """Return the weights of both together; they must be independent estimates of the same Z/Z_0."""
         if other.log_z0 != self.log_z0:
             raise ValueError("cannot join weights with different log_z0")
         together = frozen(np.concatenate([self.log_weights, other.log_weights]))
