@@ -58,7 +58,7 @@ def test_same_bits_for_any_threads_and_split(draws, monkeypatch):
 def test_an_engine_that_does_not_serve_a_stream_says_so(draws):
     model = mg.from_tables(rng().normal(size=(3, 3)), {(0, 1): np.eye(3), (1, 2): np.eye(3)})
     auto = make_plan(model, steps=3, chains=4, draws=draws)
-    assert auto.engine == "numpy"
+    assert auto.placement.engine == "numpy"
     for engine in ("numba", "cuda"):
         with pytest.raises(
             ValueError, match=f"engine '{engine}' serves draws='words' only .* not '{draws}'; use 'auto'"
@@ -70,9 +70,9 @@ def test_an_engine_that_does_not_serve_a_stream_says_so(draws):
 def test_a_path_from_a_mixture_goes_to_the_reference(plans):
     model = couplings("spin")
     mg.estimate(model, steps=4, chains=20, base="quenches", draws="planes")
-    assert plans[-1].mixture is not None
+    assert plans[-1].path.mixture is not None
     assert {plan.placement.draws for plan in plans} == {"planes"}
-    assert plans[-1].engine == "numpy"
+    assert plans[-1].placement.engine == "numpy"
 
 
 def test_second_opinions_have_kernels(plans, monkeypatch):
@@ -80,7 +80,7 @@ def test_second_opinions_have_kernels(plans, monkeypatch):
     mg.estimate(mg.ising_grid((4, 4), coupling=0.3, periodic=True), draws="planes", chains=100)
     asked = [plan for plan in plans if plan.path.mixture is not None]
     assert {(plan.placement.draws, plan.placement.engine) for plan in asked} == {("words", "numba")}
-    assert plans[-1].draws == "planes"
+    assert plans[-1].placement.draws == "planes"
 
 
 def test_runs_of_two_streams_are_not_mixed(tmp_path):

@@ -244,7 +244,7 @@ def test_pilots_are_no_chains_of_the_run(plans):
     r = mg.estimate(rbm_hopfield(6, 9, temperature=0.25), steps=60, chains=50, schedule="adaptive", seed=3)
     own = stream(3, PILOT)
     assert own != 3
-    assert [(p.seed, p.first_chain, p.chains) for p in plans] == [(own, 0, 64), (own, 64, 64), (3, 0, 50)]
+    assert [(p.chains.seed, p.chains.first, p.chains.count) for p in plans] == [(own, 0, 64), (own, 64, 64), (3, 0, 50)]
     assert not np.allclose(plans[1].betas, np.linspace(0, 1, 33))  # the second looks where the first has pointed
     assert r.schedule == "adaptive"
 

@@ -150,11 +150,11 @@ def test_pilots_are_no_chains_of_the_answer(plans):
     model = rbm_hopfield(10, 20, temperature=1 / 8, seed=1)
     r = mg.estimate(model, tolerance=0.05, seed=4, first_chain=500, base="uniform")
     own = stream(4, PILOT)
-    pilots, answers = [p for p in plans if p.seed == own], [p for p in plans if p.seed == 4]
+    pilots, answers = [p for p in plans if p.chains.seed == own], [p for p in plans if p.chains.seed == 4]
     assert own != 4
     assert len(pilots) + len(answers) == len(plans)
-    assert [p.first_chain for p in pilots] == np.cumsum([0] + [p.chains for p in pilots])[:-1].tolist()
-    assert answers[0].first_chain == 500
+    assert [p.chains.first for p in pilots] == np.cumsum([0] + [p.chains.count for p in pilots])[:-1].tolist()
+    assert answers[0].chains.first == 500
     assert len(r.log_weights) == sum(count for _, _, count in r.record.runs)
     # the same plan by hand
     _, first, count = r.record.runs[0]
@@ -169,24 +169,24 @@ def test_opinions_are_no_chains_of_the_answer(plans):
     """Where the path is left open, all that is run before the choice has streams of its own."""
     r = mg.estimate(rbm_hopfield(10, 20, temperature=1 / 20, seed=1), tolerance=0.02, seed=4, first_chain=500)
     others = {stream(4, purpose) for purpose in (PILOT, QUENCH, OPINION)}
-    assert {p.seed for p in plans} == {4} | others
-    answers = [p for p in plans if p.seed == 4]
+    assert {p.chains.seed for p in plans} == {4} | others
+    answers = [p for p in plans if p.chains.seed == 4]
     assert answers == plans[-len(answers) :]
-    assert [(p.first_chain, p.chains) for p in answers][-1] == r.record.runs[-1][1:]
-    assert min(p.first_chain for p in answers) == 500
+    assert [(p.chains.first, p.chains.count) for p in answers][-1] == r.record.runs[-1][1:]
+    assert min(p.chains.first for p in answers) == 500
 
 
 def test_an_opinion_is_the_first_pilot(plans, monkeypatch):
     """Where its weights are even, the answer comes next; else pilots with more steps."""
     even = rbm_gaussian(8, 12, temperature=0.5, seed=1)
     mg.estimate(even, tolerance=0.05, seed=4)
-    assert [p.chains for p in plans if p.seed == stream(4, PILOT)] == [1]  # the first look
-    asked, answer = next(p for p in plans if p.seed == stream(4, OPINION)), plans[-1]
+    assert [p.chains.count for p in plans if p.chains.seed == stream(4, PILOT)] == [1]  # the first look
+    asked, answer = next(p for p in plans if p.chains.seed == stream(4, OPINION)), plans[-1]
     assert np.array_equal(asked.betas, np.linspace(0, 1, asked.steps + 1))
     assert not np.allclose(answer.betas, np.linspace(0, 1, answer.steps + 1))
     plans.clear()
     mg.estimate(rbm_hopfield(10, 20, temperature=1 / 4, seed=1), tolerance=0.1, seed=4)
-    assert min(p.steps for p in plans if p.seed == stream(4, PILOT) and p.chains > 1) > asked.steps
+    assert min(p.steps for p in plans if p.chains.seed == stream(4, PILOT) and p.chains.count > 1) > asked.steps
 
 
 def test_a_mixture_that_is_far_off_is_given_up(plans, monkeypatch):
@@ -222,14 +222,14 @@ def test_doubts_lead_to_new_pilots(plans, monkeypatch):
     """An answer that is doubted is not given: pilots with more steps go first, and then other chains."""
     warnings_of, heard = confidence.warnings_of, []
 
-    def doubt_once(log_weights):
+    def doubt_once(log_weights, *unit):
         heard.append(len(log_weights))
-        return ("not quite sure",) if len(heard) == 1 else warnings_of(log_weights)
+        return ("not quite sure",) if len(heard) == 1 else warnings_of(log_weights, *unit)
 
     monkeypatch.setattr(confidence, "warnings_of", doubt_once)
     r = mg.estimate(rbm_gaussian(8, 12, temperature=0.5, seed=1), tolerance=0.05)
-    first = next(k for k, p in enumerate(plans) if p.seed == 0)
-    assert plans[first + 1].seed == stream(0, PILOT)
+    first = next(k for k, p in enumerate(plans) if p.chains.seed == 0)
+    assert plans[first + 1].chains.seed == stream(0, PILOT)
     assert plans[first + 1].steps == 4 * plans[first].steps
     assert r.warnings == ()
     assert r.record.runs[0][1] == heard[0]
@@ -242,7 +242,7 @@ def test_batches_change_nothing(plans, monkeypatch):
     monkeypatch.setattr(work, "_SHORT", 0.0)  # everything takes long
     plans.clear()
     parts = mg.estimate(model, budget=600.0, **options)
-    assert next(p.chains for p in plans if p.seed == 0) == 256 < parts.chains
+    assert next(p.chains.count for p in plans if p.chains.seed == 0) == 256 < parts.chains
     assert np.array_equal(parts.log_weights, at_once.log_weights)
 
 
@@ -278,7 +278,8 @@ def test_rounding_ends_the_search(monkeypatch):
     run = work.run_plan
 
     def coarse(plan, *rest):
-        return replace(run(plan, *rest), rounding=0.5, notes=("something",))
+        result = run(plan, *rest)
+        return replace(result, weights=replace(result.weights, rounding=0.5), notes=("something",))
 
     monkeypatch.setattr(work, "run_plan", coarse)
     r = mg.estimate(rbm_gaussian(4, 5), tolerance=0.1)
