@@ -1,4 +1,4 @@
-"""Validation at the door: a value of the right kind, or a ValueError that names the argument."""
+"""Validation of arguments: functions that return a valid value or raise a ValueError that names the argument."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-LARGEST = float(np.finfo(np.float64).max) / 4.0  # sums of parameters stay below: differences of energies are finite
+# Sums of parameters stay below this, so that differences of energies are finite.
+LARGEST = float(np.finfo(np.float64).max) / 4.0
 
 
 def one_line(text: object, limit: int = 280) -> str:
-    """Return text as a message may carry it: printable, on one line, cut in the middle if it is long."""
+    """Return text for a message: printable, on one line, shortened in the middle if it is long."""
     line = str(text)
     if len(line) > limit:
         line = f"{line[: limit - limit // 3 - 1]}…{line[-(limit // 3) :]}"
@@ -30,16 +31,16 @@ def one_line(text: object, limit: int = 280) -> str:
 
 
 def a_kind(value: object) -> str:
-    """Return the kind of a value with its article: "an int"."""
+    """Return the type name of a value with its article, for instance "an int"."""
     name = type(value).__name__
     return f"{'an' if name[:1] in 'aeiouAEIOU' or name == 'MRF' else 'a'} {name}"
 
 
 def shown(value: object) -> str:
-    """Return the repr of a value that may be anything, as a message quotes it."""
+    """Return the repr of any value, shortened for a message."""
     try:
         return one_line(repr(value), 80)
-    except Exception:  # whole numbers of too many digits have none
+    except Exception:  # Python refuses the repr of an integer with too many digits.
         return a_kind(value)
 
 
@@ -78,12 +79,12 @@ def yes_or_no(value: object, argument: str, *, optional: bool = False) -> None:
 
 
 def as_list(value: Any, argument: str, what: str) -> list[Any]:
-    """Return the entries of `value` as a list, or raise a ValueError that says `what` the argument must be."""
+    """Return the entries of `value` as a list, or raise a ValueError; `what` describes the valid values."""
     try:
-        if sp.issparse(value) or isinstance(value, str | bytes):  # Their entries are rows and letters.
+        if sp.issparse(value) or isinstance(value, str | bytes):  # Their entries would be rows and letters.
             raise TypeError
         return list(value.tolist() if isinstance(value, np.ndarray) else value)
-    except Exception:  # Any error that the caller's own iterator raises.
+    except Exception:  # An iterator of the caller may raise anything.
         raise ValueError(f"{argument} is {shown(value)}; it must be {what}") from None
 
 
@@ -104,15 +105,15 @@ def whole(value: object, argument: str, low: int, high: int) -> int:
 
 
 def plain_array(value: Any, argument: str) -> NDArray[Any]:
-    """Return `value` as a NumPy array, without a copy where that can be."""
+    """Return `value` as a NumPy array, without a copy if possible."""
     try:
         if np.ma.is_masked(value):
             raise ValueError("masked")
-        if callable(getattr(value, "detach", None)):  # a torch tensor leaves its graph and its device
+        if callable(getattr(value, "detach", None)):  # A torch tensor is detached from its graph and moved to the CPU.
             value = value.detach().cpu()
-            value = value.float() if "bfloat16" in str(value.dtype) else value  # which NumPy does not know
+            value = value.float() if "bfloat16" in str(value.dtype) else value  # NumPy has no bfloat16.
         return np.asarray(value)
-    except Exception as error:  # whatever a stranger's __array__ raises
+    except Exception as error:  # A foreign __array__ may raise anything.
         if str(error) == "masked":
             raise ValueError(f"{argument} has masked entries") from None
         raise ValueError(f"{argument} is not a rectangular array of numbers") from None
@@ -127,7 +128,7 @@ def real_array(value: object, argument: str, ndim: Literal[1, 2] | None) -> Arra
         raise ValueError(f"{argument} has {array.ndim} dimensions; it must have {ndim}")
     if array.size == 0:
         raise ValueError(f"{argument} is empty")
-    with np.errstate(all="ignore"):  # a long double that overflows is found below
+    with np.errstate(all="ignore"):  # A long double that overflows is detected below.
         array = np.array(array, dtype=np.float64, order="C")
     if not np.isfinite(array).all():
         raise ValueError(f"{argument} holds NaN or infinite values")
@@ -178,19 +179,19 @@ def sparse_matrix(matrix: Any, argument: str) -> Any:
             matrix = matrix.tocoo()
         if not _is_sound(matrix):
             raise ValueError
-    except Exception:  # the arrays may have been replaced by anything
+    except Exception:  # The attributes may have been replaced by anything.
         raise ValueError(f"{argument} is a broken {matrix.format} matrix: its arrays do not fit together") from None
     try:
-        with np.errstate(all="ignore"):  # a long double that overflows
-            # older versions of SciPy have no CSR of one dimension
+        with np.errstate(all="ignore"):  # A long double may overflow.
+            # Older versions of SciPy have no CSR array of one dimension.
             return sp.csr_array(matrix.reshape(1, -1) if matrix.ndim == 1 else matrix, copy=True, dtype=np.float64)
     except (MemoryError, ValueError, TypeError, OverflowError):
         raise ValueError(f"{argument} has shape {matrix.shape} and cannot be made a CSR matrix in memory") from None
 
 
 def _is_sound(matrix: Any) -> bool:
-    """Whether the arrays of a sparse matrix fit together and stay within its shape: SciPy's own code trusts them."""
-    data, shape = matrix.data, (1, *matrix.shape)[-2:]  # a vector is one row
+    """Whether the arrays of a sparse matrix are consistent with its shape; SciPy's own code does not check them."""
+    data, shape = matrix.data, (1, *matrix.shape)[-2:]  # A vector is one row.
     if matrix.format == "coo":
         return data.ndim == 1 and all(
             len(at) == len(data) and _is_within(at, n) for at, n in zip(matrix.coords, matrix.shape, strict=True)
@@ -209,7 +210,7 @@ def _is_sound(matrix: Any) -> bool:
 
 
 def csr_fits(entries: int, indices: Any, indptr: Any, shape: tuple[int, int]) -> bool:
-    """Whether `indptr` cuts this many entries into the rows, all of them, and `indices` are columns."""
+    """Whether `indptr` divides all entries among the rows, and `indices` are valid columns."""
     if indptr.ndim != 1 or indptr.dtype.kind not in "iu" or len(indptr) != shape[0] + 1:
         return False
     cuts = indptr[0] == 0 and indptr[-1] == entries and bool((indptr[1:] >= indptr[:-1]).all())
@@ -230,7 +231,7 @@ def _is_sound_lil(matrix: Any) -> bool:
 
 def bias_vector(value: Any, length: int, argument: str, what: str) -> Array:
     """Return a bias as long as the rows or columns of the weights (`what`)."""
-    if length == 0 and np.size(plain_array(value, argument)) == 0:  # without any edge the other side may be empty
+    if length == 0 and np.size(plain_array(value, argument)) == 0:  # The other side may be empty if there are no edges.
         return frozen(np.zeros(0))
     array = real_array(value, argument, 1)
     if len(array) != length:
@@ -251,28 +252,28 @@ def precision_vector(value: object, length: int, argument: str) -> Array | None:
 
 
 def memory() -> int:
-    """Bytes of memory that this process may hope for."""
+    """Return the memory that this process may use, in bytes."""
     known = [1 << 40]
-    with contextlib.suppress(AttributeError, ValueError, OSError):  # not every system says
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # Some systems do not report it.
         known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    for limit in ("memory.max", "memory/memory.limit_in_bytes"):  # of a container
+    for limit in ("memory.max", "memory/memory.limit_in_bytes"):  # The limits of a container, cgroups version 2 and 1.
         with contextlib.suppress(ValueError, OSError):
             known.append(int((Path("/sys/fs/cgroup") / limit).read_text()))
     return min(x for x in known if x > 0)
 
 
 def check_room(size: int, argument: str, value: object) -> None:
-    """Raise a ValueError where a model that takes about `size` bytes would not fit the memory."""
+    """Raise a ValueError if a model of about `size` bytes does not fit into memory."""
     if size > memory():
         raise ValueError(f"{argument} is {shown(value)}; the model would not fit the memory")
 
 
 @contextlib.contextmanager
 def reading(what: str, path: object) -> Iterator[None]:
-    """Turn whatever is wrong with a file into one short ValueError that names it, whatever the file contains."""
+    """Turn any error of reading a file, whatever it contains, into one short ValueError that names the file."""
     name = one_line(path, 100)
     try:
-        with np.errstate(all="ignore"):  # What is not finite is refused by name.
+        with np.errstate(all="ignore"):  # Values that are not finite are rejected later, with their name.
             yield
     except OSError as error:
         raise ValueError(one_line(f"cannot read {what} {name}: {error.strerror or error}")) from None
@@ -281,7 +282,7 @@ def reading(what: str, path: object) -> Iterator[None]:
 
 
 def open_file(path: str | os.PathLike[str], limit: int) -> IO[bytes]:
-    """Open a stranger's file for reading: a regular one, for a pipe or a device may have no end, of `limit` bytes."""
+    """Open an untrusted file of at most `limit` bytes; it must be regular, as a pipe or device may have no end."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
         status = os.fstat(handle)

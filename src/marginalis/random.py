@@ -1,18 +1,17 @@
 """Counter-based uniforms: Philox-4x32-10 (Salmon et al., SC 2011).
 
-A uniform has an address (chain, step, side, unit) and a value that depends on its address and the seed
-alone. So a result does not depend on threads, blocks or the order of work, and two engines can be
-compared draw for draw. The counter is (chain, step, unit // 4, side); the four words it yields serve
-four neighbouring units; the key is the seed.
+A uniform has an address (chain, step, side, unit), and its value depends only on this address and the seed. Therefore
+results do not depend on threads, blocks or the order of work, and two engines can be compared draw for draw.
 
-That is how the 32 bits of a unit are put together by default (``draws="words"``). Another stream puts them together
-for kernels that look at few of them, from addresses of its own; all 32 bits are as random. By ``"planes"`` one word is
-one bit of 32 neighbouring chains: bit 31 − p of a unit is bit chain % 32 of word p % 4 of (chain // 32, step,
-8·unit + p // 4, side + PLANES), so that plane p = 0 is the highest bit of the uniform.
+By default (``draws="words"``) each uniform is one word of 32 bits. The Philox counter is (chain, step, unit // 4,
+side), its four words serve four neighbouring units, and the key is the seed.
 
-Chains draw their units by it, from their start on, Metropolis proposals included, and so do pilots and the reverse
-process. Second opinions, exact samples, and what belongs to no unit (resampling, the component of a mixture), are
-always words.
+With ``draws="planes"`` each word holds one bit of 32 neighbouring chains, for kernels that need only the first few
+bits of a uniform. Bit 31 − p of a uniform is bit chain % 32 of word p % 4 of the counter (chain // 32, step,
+8·unit + p // 4, side + PLANES), so that plane p = 0 is the highest bit.
+
+The choice concerns all units drawn by runs, pilots and the reverse process, Metropolis proposals included. Runs that
+check a result, exact samples, and draws that belong to no unit (resampling, the component of a mixture) use words.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 KEY_STEPS = 0x9E3779B9, 0xBB67AE85
 MASK = 0xFFFFFFFF
 
-# The `side` of an address. AIS draws its hidden side twice per step: the second time it is the h of the
-# joint state, so that its v-path is the very path that mAIS-V takes with the same seed.
+# The `side` of an address. AIS draws the hidden side twice per step, once for the move and once (JOINT) for the joint
+# state, so that its visible states are equal to those of mAIS-V with the same seed.
 VISIBLE, HIDDEN, JOINT = 0, 1, 2
-TARGET = 3  # exact draws from the target distribution itself, whichever sides they go through
-RESAMPLE = 4  # of a population, whose number is that of its first chain
-MIXTURE = 5  # the component of a mixture that a path starts from
-METROPOLIS = 16  # proposals of the first sweep; the next sweep takes the next number
+TARGET = 3  # Exact samples of the target distribution, on all sides.
+RESAMPLE = 4  # Resampling of a population, whose number is that of its first chain.
+MIXTURE = 5  # The component of a mixture that a path starts from.
+METROPOLIS = 16  # Proposals of the first Metropolis sweep; each further sweep has the next number.
 
-PLANES = 1 << 30  # added to the side where units are drawn by planes
-_TOGETHER = 32  # chains whose bits are one word of planes
+PLANES = 1 << 30  # Added to the side if units are drawn by planes.
+_TOGETHER = 32  # Number of chains that share one word of planes.
 
-# Purposes of other streams than a run's own (see `stream`)
+# Purposes of streams other than the main one of a run (see `stream`).
 REVERSE, PILOT, QUENCH, OPINION, START = 1, 2, 3, 4, 5
-SEQUENCE = 1 << 16  # and the number of a model in a sequence
+SEQUENCE = 1 << 16  # Added to the number of a model in a sequence.
 
 
 def philox(counter: Any, key: tuple[int, int]) -> tuple[NDArray[np.uint64], ...]:
@@ -58,10 +57,10 @@ def philox(counter: Any, key: tuple[int, int]) -> tuple[NDArray[np.uint64], ...]
 
 
 def uniforms(seed: int, chains: NDArray[np.uint64], step: int, side: int, units: int, draws: str = "words") -> Array:
-    """Uniforms in (0, 1), shape (chains, units), at the addresses (chain, step, side, 0 … units−1)."""
+    """Return uniforms in (0, 1), shape (chains, units), at the addresses (chain, step, side, 0 … units−1)."""
 
     def words(first: NDArray[np.uint64], per_call: float, added: int = 0) -> NDArray[np.uint64]:
-        """All words of the calls that serve so many units each, [first, call, 4]."""
+        """Return all words, [first, call, 4]; each call of Philox serves `per_call` units."""
         groups = np.arange(math.ceil(units / per_call), dtype=np.uint64)
         counter = (first[:, None], np.uint64(step), groups[None, :], np.uint64(side + added))
         return np.stack(np.broadcast_arrays(*philox(counter, (seed & MASK, seed >> 32))), axis=-1)
@@ -79,7 +78,7 @@ def uniforms(seed: int, chains: NDArray[np.uint64], step: int, side: int, units:
 def _turned(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
     """Transpose squares of 32 words by 32 bits, highest bit first.
 
-    Squares of half the size change places, then those inside them, and so on (Warren, Hacker's Delight, section 7-3).
+    Off-diagonal squares of half the size are swapped, recursively (Warren, Hacker's Delight, section 7-3).
     """
     bits = words.astype(np.uint32)
     for half, mask in (16, 0x0000FFFF), (8, 0x00FF00FF), (4, 0x0F0F0F0F), (2, 0x33333333), (1, 0x55555555):
@@ -92,6 +91,6 @@ def _turned(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
 
 
 def stream(seed: int, purpose: int) -> int:
-    """Return the seed of another stream of uniforms, for the reverse process or a pilot run."""
+    """Return the seed of another stream of uniforms, for instance for the reverse process or a pilot run."""
     words = philox((MASK, MASK, MASK, purpose), (seed & MASK, seed >> 32))
     return int(words[0]) | int(words[1]) << 32

@@ -1,9 +1,10 @@
-"""Engines advance populations of chains; one driver runs them.
+"""Plans of runs, and the engines that advance populations of chains along them.
 
-An engine has ``begin(plan)``, which lays a plan out once and returns a function from a range of chains to a
-population, and says how many chains to advance together. A population has the step it is at, ``advance(to_step)``,
-``log_weights`` (float64), ``states()``, ``choose(ancestors)``, and the ``stride`` of steps between two looks at the
-clock. Nothing but `drive` knows which engine runs.
+`plan` defines a `Plan`, which holds everything that decides a run. `placement` chooses its engine and precision.
+`drive` runs it on any engine, with resampling (`resample`) and intermediate results (`recorder`). The engines are
+`reference` (NumPy), `cpu` (Numba) and `cuda`. ``begin(plan)`` of an engine prepares a plan once and returns a `Begun`,
+which makes a `Population` for any range of the plan's chains. Only `drive` and `placement` depend on which engine runs.
+Read `plan` first, then `drive` and `reference.loop`.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ class Population(Protocol):
     stride: int
 
     def advance(self, to_step: int) -> None:
-        """Take steps until `to_step` of them have been taken in all."""
+        """Take steps until `to_step` steps have been taken in total."""
         ...
 
     @property
     def log_weights(self) -> Array:
-        """ln W of every chain up to this step, for what is annealed of the plan."""
+        """ln W of every chain up to this step, for the annealed part of the model."""
         ...
 
     def states(self) -> Array:
@@ -38,17 +39,17 @@ class Population(Protocol):
         ...
 
     def choose(self, ancestors: NDArray[np.int64]) -> None:
-        """Go on from the states of these chains, one for each."""
+        """Continue chain i from the state of chain ``ancestors[i]``."""
         ...
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A plan that an engine has laid out: makes the population of a range of the plan's chains."""
+    """A plan that an engine has prepared; it makes the population of any range of the plan's chains."""
 
     population: Callable[[range], Any]
-    together: int  # chains to advance together at most
-    at_least: int = 16  # and at least, where there are so many for every thread
-    carries_marginal: bool = False  # whether AIS carries the weights of mAIS along, as `marginal_log_weights`
-    aligned: int = 0  # if not 0, jobs begin at chains whose numbers are multiples of this
-    at_a_time: int = 0  # populations that are advanced at a time, where that has nothing to do with threads
+    together: int  # Largest number of chains to advance together.
+    at_least: int = 16  # Smallest number, if every thread can have as many.
+    carries_marginal: bool = False  # Whether AIS also computes the weights of mAIS (`marginal_log_weights`).
+    aligned: int = 0  # If not 0, jobs begin at chains whose numbers are multiples of this.
+    at_a_time: int = 0  # If not 0, number of populations to advance at a time, whatever the threads.

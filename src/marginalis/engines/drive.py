@@ -1,4 +1,4 @@
-"""The one driver of all engines: chunks of chains on threads, progress, records on the way, a prompt stop."""
+"""The driver of all engines: runs chunks of chains on threads, with progress, intermediate results and interruption."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .recorder import Recorder
 from .reference import loop
 from .resample import Populations
 
-LANES = 16  # chains that kernels like to have together
-_NO_THREADS = 0.02  # seconds that other threads would take longer to help with
+LANES = 16  # Unit of jobs in chains; the kernels of the CPU advance as many in one vector.
+_NO_THREADS = 0.02  # Runs shorter than this many seconds use one thread, because starting more takes longer.
 
 
 def begin(plan: Plan) -> Begun:
-    """Lay a plan out for its engine."""
+    """Prepare a plan for its engine."""
     if plan.placement.engine == "numpy":
         return Begun(lambda chains: loop.Population(plan, chains), loop.chains_together(plan))
     if plan.placement.engine == "cuda":
-        from . import cuda  # imported here, as is Numba: they take a second to load
+        from . import cuda  # CuPy and Numba are imported only when needed, because each takes a second to load.
 
         return cuda.begin(plan)
     from . import cpu
@@ -33,7 +33,7 @@ def begin(plan: Plan) -> Begun:
 
 
 class Found(NamedTuple):
-    """Log-weights of some chains (or populations), and those of mAIS that AIS has carried along."""
+    """Log-weights of some chains or populations, and those of mAIS if AIS has computed them as well."""
 
     log_weights: Array
     marginal: Array | None
@@ -48,13 +48,13 @@ def advance(
     whole, lead = plan.chains.population_size if plan.chains.populations else LANES, 0
     if begun.aligned and not plan.chains.populations:
         whole, lead = begun.aligned, (plan.chains.first + chains.start) % begun.aligned
-    # a run that is looked at on the way stops often: larger jobs keep the calls long
+    # Recording and resampling interrupt the kernel calls, so jobs are larger to keep the calls long.
     least = begun.at_least if recorder is None and not plan.chains.populations else len(chains)
     log_weights = np.empty(len(chains) // whole if plan.chains.populations else len(chains))
     marginal = np.empty(len(chains)) if begun.carries_marginal and not plan.chains.populations else None
 
     def job(own: range) -> Iterator[int]:
-        """Carry some chains to the end; yields the number of chain·steps done at a time."""
+        """Run some chains to the end, yielding the number of chain·steps done since the last yield."""
         part = slice(own.start - chains.start, own.stop - chains.start)
         population = begun.population(own)
         populations = Populations(plan, own) if plan.chains.populations else None
@@ -90,11 +90,11 @@ def advance(
 
 
 def _parts(chains: range, whole: int, threads: int, least: int, most: int, lead: int = 0) -> Iterator[range]:
-    """Cut a range into parts of a whole number of `whole`, ever smaller ones so that all threads end together.
+    """Cut a range into parts whose sizes are multiples of `whole` and decrease, so that all threads end together.
 
-    The first part is `lead` shorter.
+    The first part is shorter by `lead`.
     """
-    if threads > 4:  # some are slower than others, and the last part of each counts
+    if threads > 4:  # Threads differ in speed, so the last parts are smaller.
         least = max(least // 2, 4 * whole)
     least = min(least, -(-len(chains) // threads))
     while chains:

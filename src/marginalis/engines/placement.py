@@ -1,4 +1,4 @@
-"""Which engine runs a plan, and in which precision: settled before the run, from the model and its path."""
+"""The choice of engine and precision of a plan, made before the run from the model and its path."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from ..paths.spins import signed_base
 if TYPE_CHECKING:
     from .plan import Placement, Plan
 
-MOST_NEIGHBOURS = 7  # of a site of a lattice
-_PER_KIND = 64  # sites of a lattice for each field, at least: tables are made for every one
-_OPERATIONS_PER_SECOND = {"numba": 1e10, "numpy": 5e8}  # of a core
+MOST_NEIGHBOURS = 7  # Most neighbours of a lattice site that the lattice kernels support.
+_PER_KIND = 64  # A lattice has at least this many sites per distinct field, because each field needs its own tables.
+_OPERATIONS_PER_SECOND = {"numba": 1e10, "numpy": 5e8}  # Rough speed of one core, per engine.
 _EPS = 2.0**-52
-_SINGLE = 3e-6  # relative error of log-weights in single precision; seen: 1.7e-6, where all couplings round alike
-
-
-# On a CPU, the logarithm of a quotient adds a bias of its own to a log-weight at every step. Seen: 2e-9.
+# Relative error of log-weights in single precision. The largest one measured is 1.7e-6, with couplings that all round
+# in the same direction.
+_SINGLE = 3e-6
+# Bias per step of a log-weight from one logarithm of a quotient on the CPU. The largest one measured is 2e-9.
 _BIAS_OF_LOGARITHM = 4e-9
-_PER_LOGARITHM = 64, 4  # Summed-out variables whose factors go into one such product: of two states, of more.
+_PER_LOGARITHM = 64, 4  # Summed-out variables per logarithm: those of two states, those of more.
 
 
 def needs_gpu(engine: object) -> bool:
-    """Whether an engine, if it is one at all, runs on a GPU."""
+    """Whether `engine` is the name of an engine that runs on a GPU."""
     return isinstance(engine, str) and engine == "cuda"
 
 
@@ -42,9 +42,9 @@ def operations_per_second(engine: str) -> float:
 
 
 def settled(plan: Plan, engine: str) -> Placement:
-    """Return the placement of a plan on the engine asked for: ``auto`` is Numba where it applies."""
+    """Return the placement of a plan on the requested engine; ``auto`` is Numba if it supports the plan."""
     name = _settle_engine(engine, plan)
-    # Lattices whose sites are counted as bits are not rounded to single precision.
+    # The Numba kernel for draws by planes computes its weights in double precision.
     asked = "double" if (plan.placement.draws, name) == ("planes", "numba") else plan.placement.precision
     return replace(plan.placement, engine=name, precision=_settle_precision(asked, name, plan))
 
@@ -66,7 +66,7 @@ def _settle_engine(engine: str, plan: Plan) -> str:
 
 
 def unserved(engine: str, plan: Plan) -> str | None:
-    """Return why an engine cannot draw the units of a plan as that says, if so: all do so by words."""
+    """Return why an engine cannot use the draws of a plan, or None; every engine supports draws by words."""
     if engine != "numpy" and plan.move.kind == "metropolis" and plan.path.mixture is not None:
         return "has no Metropolis sweeps on a path from a mixture"
     if plan.placement.draws == "words" or engine == "numpy" or plan.path.part is None:
@@ -77,9 +77,9 @@ def unserved(engine: str, plan: Plan) -> str | None:
 
 
 def is_lattice(plan: Plan, any_graph: bool = False) -> bool:
-    """Whether a plan is for spins with couplings J or −J, few fields and few neighbours each, on a bipartite graph.
+    """Whether a plan is for spins with couplings ±J, few distinct fields and few neighbours each, on a bipartite graph.
 
-    AIS, Metropolis sweeps, and paths from a base with couplings or from a mixture are not meant.
+    AIS, Metropolis sweeps, and paths from a base with couplings or from a mixture are excluded.
     """
     model, base = plan.path.end, plan.path.start
     plain = plan.move.kind == "gibbs" and plan.method != "ais" and plan.path.mixture is None and not base.is_coupled
@@ -107,14 +107,14 @@ def has_one_coupling(plan: Plan) -> bool:
 
 
 def _hindrance(model: MRF, engine: str) -> str | None:
-    """Return why a fast engine cannot serve a model, if so."""
+    """Return why a fast engine cannot run a model, or None."""
     for units in (model.visible_units, model.hidden_units):
         if isinstance(units, Rectified) and engine != "cuda":
             continue
         if units.values is None and units.precisions is None and not units.is_one_hot:
             return f"has no kernel for {units.noun[0]}s"
-    # In spins a penalty between 0/1 units brings fields and a constant as large, which have to cancel. Where
-    # the model's own terms are as large, so are the weights, and the reference rounds them as much.
+    # In terms of spins, a large coupling between 0/1 units brings fields and a constant of the same size, which cancel.
+    # If the model's own terms are as large, the reference loses as many digits.
     size = model.signed_form.size
     if not (_EPS * size <= 1e-6 or size <= 8.0 * model.highest):
         return "takes 0/1 units as spins, which loses all digits of couplings as negative as these"
@@ -122,22 +122,21 @@ def _hindrance(model: MRF, engine: str) -> str | None:
 
 
 def _settle_precision(precision: str, engine: str, plan: Plan) -> str:
-    """Return the precision to use: single only where it is asked for, the engine knows it, and it is good enough."""
+    """Return the precision to use: single only if it is requested, the engine has it, and it is accurate enough."""
     if engine == "numpy" or plan.path.part is None or precision == "double":
         return "double"
     model = plan.path.part
     if any(isinstance(units, Rectified) for units in (model.visible_units, model.hidden_units)):
-        return "double"  # The exponents of rectified units cancel from one step to the next.
+        return "double"  # Large exponents of rectified units cancel between successive steps.
     form = model.signed_form
     return "double" if _single_is_poor(form, *signed_base(form, plan.path.start), plan.steps) else "single"
 
 
 def _single_is_poor(form: SignedForm, b0: Array, c0: Array, steps: int) -> bool:
-    """Whether float32 would spoil the weights.
+    """Whether float32 is too inaccurate for the weights.
 
-    Fields of size a cost a log-weight about 2^-24·a each, which is too much beyond 0.001 in all. At the other
-    end the log-weights of weakly coupled spins spread by no more than about Σw²/√K, beside which the rounding
-    of every step must not show.
+    Every field of size a adds an error of about 2^-24·a to a log-weight; the sum must stay below 0.001. The
+    log-weights of weakly coupled spins spread by about Σw²/√K only, and the rounding of all steps must be smaller.
     """
     slopes = form.visible_bias - b0, form.hidden_bias - c0
     largest = np.concatenate(
@@ -153,19 +152,19 @@ def _single_is_poor(form: SignedForm, b0: Array, c0: Array, steps: int) -> bool:
 
 
 def rounding_of(plan: Plan, log_weights: Array, log_z: float) -> float:
-    """Return what rounding may have done to ln Z: all weights alike, so that their spread does not show it.
+    """Return a bound of the rounding error of ln Z that all weights share, so that their spread does not show it.
 
-    Zero where it is below all that matters; a ValueError where it may have spoiled the answer.
+    A negligible error is returned as zero; one that is too large raises a ValueError.
     """
     model, base = plan.path.part, plan.path.start
     if plan.placement.precision == "single":
         relative = _SINGLE * max(1.0, abs(float(log_weights.mean())))
         return max(relative, _rounding_of_parameters(plan.path.end.signed_form)) + _drift(plan)
-    if model is None or not math.isfinite(model.highest):  # Gaussians
+    if model is None or not math.isfinite(model.highest):  # The energy of Gaussian units has no bound.
         return 0.0
     if plan.placement.engine != "numpy":
         size = model.signed_form.size
-    else:  # a state that matters has all its terms within about this of their largest values
+    else:  # The energy terms of typical states sum to at most about this.
         size = model.highest + max(0.0, model.highest - log_z) + 750.0 + model.n_variables
     size += abs(plan.path.exact_log_ratio) + float(np.abs(base.visible).sum() + np.abs(base.hidden).sum())
     error = _EPS * size
@@ -178,7 +177,7 @@ def rounding_of(plan: Plan, log_weights: Array, log_z: float) -> float:
 
 
 def _drift(plan: Plan) -> float:
-    """Return what rounding adds up to over the steps; increments on a GPU and sums of tables have no such bias."""
+    """Return the bias from rounding, summed over the steps; GPU kernels and lattice tables have none."""
     if plan.placement.engine != "numba" or is_lattice(plan, any_graph=True):
         return 0.0
     model = plan.path.end
@@ -189,10 +188,10 @@ def _drift(plan: Plan) -> float:
 
 
 def _rounding_of_parameters(form: SignedForm) -> float:
-    """Return what ln Z may owe to the parameters of 0/1 units being rounded to single precision as spins.
+    """Return the error of ln Z from rounding the parameters of 0/1 units, converted to spins, to single precision.
 
-    A penalty turns into couplings and fields as large, whose own rounding does not cancel: it adds up where they
-    are all alike, and like noise where they are not. The weights need not show how large they are.
+    A large coupling of 0/1 units becomes large couplings and fields of spins, whose rounding errors do not cancel.
+    Equal errors add up in proportion to their number, different ones to its square root.
     """
     if form.visible[0] == form.hidden[0] == 0.0:
         return 0.0

@@ -1,4 +1,4 @@
-"""A plan: everything that decides a run, validated. The same plan gives the same weights on any engine."""
+"""Plans: everything that decides a run, validated. The same plan gives the same weights on any engine."""
 
 from __future__ import annotations
 
@@ -29,30 +29,32 @@ from ..paths.schedule import betas
 from ..random import REVERSE, START, stream
 from .placement import operations_per_second, settled, unserved
 
-_FEWEST_TOGETHER = 10  # chains of a population that the package makes by itself
-_RARELY, _OFTEN = 0.5, 0.9  # share of effective chains below which it resamples them: with the second, variances are a
-_DEAR = 3e4  # quarter less, which pays where a step takes so many operations
+_FEWEST_TOGETHER = 10  # Smallest number of chains in a population that is not requested by the user.
+# Default shares of effective chains below which a population is resampled. With the second, variances are a quarter
+# smaller, and resampling is cheap compared with steps of more than _DEAR operations.
+_RARELY, _OFTEN = 0.5, 0.9
+_DEAR = 3e4
 
 
 @dataclass(frozen=True, eq=False)
 class Move:
     """The transition kernel τ_k of the sampled side."""
 
-    kind: str = "gibbs"  # or "metropolis"
-    sweeps: int = 0  # of Metropolis proposals; 0 without them
+    kind: str = "gibbs"  # "gibbs" or "metropolis".
+    sweeps: int = 0  # Number of Metropolis sweeps per step; 0 for Gibbs.
 
 
 @dataclass(frozen=True, eq=False)
 class Chains:
-    """Which chains run, in which populations, and what they start from."""
+    """The chains of a run, their populations, and the states that they start from."""
 
     first: int
     count: int
     seed: int
-    populations: int = 0  # that resampling cuts the chains into; 0 without it
-    resample_below: float = 0.0  # share of effective chains in a population below which it is resampled; 0 for never
-    start: Array | None = None  # states of the sampled side, a row per chain; drawn from P_0 without them
-    start_log_weights: Array | None = None  # of these chains, from an earlier run; 0 without them
+    populations: int = 0  # Number of populations for resampling; 0 without it.
+    resample_below: float = 0.0  # Share of effective chains below which a population is resampled; 0: never.
+    start: Array | None = None  # States of the sampled side, one row per chain; None: drawn from P_0.
+    start_log_weights: Array | None = None  # Log-weights of these chains from an earlier run; None: 0.
 
     @property
     def population_size(self) -> int:
@@ -61,31 +63,31 @@ class Chains:
 
     @property
     def numbers(self) -> Any:
-        """The numbers of the chains, by which their random numbers are addressed."""
+        """The numbers of the chains, which are part of the addresses of their random numbers."""
         return np.arange(self.count, dtype=np.uint64) + np.uint64(self.first)
 
 
 @dataclass(frozen=True)
 class Placement:
-    """On what a plan runs."""
+    """The engine, precision, draws and devices of a plan."""
 
     engine: str
-    precision: str  # what the run will be in, which may be finer than what was asked for
-    draws: str = "words"  # which random numbers units are drawn by: "words" or "planes"
-    devices: tuple[int, ...] = (0,)  # numbers of the GPUs, for the engine that runs there
+    precision: str  # Precision of the run, which may be finer than the requested one.
+    draws: str = "words"  # Random numbers that units are drawn with (see `random`): "words" or "planes".
+    devices: tuple[int, ...] = (0,)  # Numbers of the GPUs to use.
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What to run: along which path, by which steps and moves, which chains, and on what."""
+    """Everything that decides a run: path, steps, moves, chains and placement."""
 
     path: Path
     betas: Array
-    method: str  # "ais", or "mais", which sums the other side out
+    method: str  # "ais", or "mais", which sums out the side that is not sampled.
     move: Move
     chains: Chains
     placement: Placement
-    schedule: str  # for the record: "linear", "adaptive" or "given"
+    schedule: str  # Origin of the betas: "linear", "adaptive" or "given".
 
     @property
     def steps(self) -> int:
@@ -94,7 +96,7 @@ class Plan:
 
     @property
     def method_name(self) -> str:
-        """The method, with the side that is sampled where the graph is bipartite: "mais-v" or "mais-h"."""
+        """The method, on a bipartite graph with the sampled side: for instance "mais-v" or "mais-h"."""
         annealed = self.path.model if self.path.part is None else self.path.part
         if self.method == "ais" or not annealed.is_bipartite:
             return self.method
@@ -102,12 +104,12 @@ class Plan:
 
     @property
     def seconds_per_chain(self) -> float:
-        """Guess of what a chain takes on one core."""
+        """Estimated time of one chain on one core, in seconds."""
         return self.steps * self.path.operations / operations_per_second(self.placement.engine)
 
     @property
     def usual_share(self) -> float:
-        """Share of effective chains below which a population is resampled, where that is left to the package."""
+        """Default share of effective chains below which a population is resampled."""
         return _OFTEN if self.path.operations > _DEAR else _RARELY
 
     def with_chains(self, **changes: Any) -> Plan:
@@ -115,41 +117,41 @@ class Plan:
         return replace(self, chains=replace(self.chains, **changes))
 
     def with_steps(self, betas: Array, schedule: str | None = None) -> Plan:
-        """Return the plan with other steps, in the precision that they take."""
+        """Return the plan with other steps, and the precision that these require."""
         name = self.schedule if schedule is None else schedule
         return replace(self, betas=betas, schedule=name).settled(self.placement.engine)
 
     def placed(self, **changes: str) -> Plan:
-        """Return the plan with another precision, other draws or another engine, which are not checked again."""
+        """Return the plan with another precision, other draws or another engine, without checking them again."""
         return replace(self, placement=replace(self.placement, **changes))  # type: ignore[arg-type]
 
     def along(self, path: Path) -> Plan:
-        """Return the plan on another path, on the reference if its engine does not serve the draws there."""
+        """Return the plan on another path; the engine becomes the reference if it does not support the draws there."""
         plan = replace(self, path=path)
         return plan if unserved(plan.placement.engine, plan) is None else plan.settled("numpy")
 
     def pilot(self, purpose: int, chains: int, betas: Array | None = None, **changes: Any) -> Plan:
-        """Return a short run beside this plan, whose chains draw from a random stream of their own.
+        """Return the plan of a pilot run, whose chains use a random stream of their own.
 
-        `purpose` names the stream (see `random`): no chain of an answer is ever a chain of a pilot. `changes` are those
-        of the chains, which are not resampled unless they say so.
+        `purpose` is the number of the stream (see `random`), so pilots are independent of the chains of the result.
+        `changes` are changes of the fields of `Chains`; by default a pilot is not resampled.
         """
         few = Chains(**{"first": 0, "count": chains, "seed": stream(self.chains.seed, purpose), **changes})
         return replace(self, chains=few, betas=self.betas if betas is None else betas)
 
     def resampled(self, populations: int) -> Plan:
-        """Return the plan with its chains in so many populations, if that leaves enough in each."""
+        """Return the plan with resampling in this number of populations, if each has enough chains."""
         if self.chains.count < _FEWEST_TOGETHER * populations:
             return self
         chains = -(-self.chains.count // populations) * populations
         return self.with_chains(count=chains, resample_below=self.usual_share, populations=populations)
 
     def settled(self, engine: str) -> Plan:
-        """Return the plan for the engine asked for, in the precision that it takes."""
+        """Return the plan on the requested engine, in the precision that it requires there."""
         return replace(self, placement=settled(self, engine))
 
     def started(self) -> Plan:
-        """Return the plan with exact samples of a base with couplings as the states that its chains start from."""
+        """Return the plan with exact samples as start states if its base has couplings."""
         path = self.path
         if self.chains.start is not None or path.part is None or not path.start.is_coupled:
             return self
@@ -163,9 +165,9 @@ class Plan:
         return self.with_chains(start=drawn[0])
 
     def reversed(self, start: Array, equilibration: int = 0) -> Plan:
-        """Return the plan of the reverse process (eq. reverse_process) from samples of P_K, a row per chain.
+        """Return the plan of the reverse process (eq. reverse_process) from samples of P_K, one row per chain.
 
-        Its weights are those of Z_0/Z. The chains first take `equilibration` moves under P_K.
+        Its weights estimate Z_0/Z. The chains first make `equilibration` moves under P_K.
         """
         chains = replace(
             self.chains,
@@ -181,7 +183,7 @@ class Plan:
         )
 
     def fingerprint(self) -> str:
-        """Hash of all but the chains and the seed: estimates that share it estimate the same thing."""
+        """Hash of everything but the chains and the seed; equal fingerprints mean estimates of the same quantity."""
         words = f"{self.method_name} {self.move.kind} {self.move.sweeps} {self.placement.precision}"
         if self.placement.draws != "words":
             words += f" {self.placement.draws}"
@@ -199,7 +201,7 @@ _digests: WeakKeyDictionary[MRF, str] = WeakKeyDictionary()
 
 
 def model_digest(model: MRF) -> str:
-    """Hash of a model as it is stored; models do not change, so it is found once."""
+    """Hash of a model as it is stored; it is computed once, because models are immutable."""
     known = _digests.get(model)
     if known is None:
         known = _digests[model] = _model_digest(model)
@@ -228,10 +230,10 @@ def digest(words: str, arrays: list[Any]) -> str:
 
 
 def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOptions]) -> Plan:
-    """Check the options of a run and settle what they leave open.
+    """Check the options of a run, fill in the defaults, and return its plan.
 
-    With `keep_whole` nothing is summed exactly beforehand, so that the states are those of the whole model and
-    the weights on the way those of its P_k.
+    With `keep_whole` no part of the model is summed exactly beforehand, so that the states belong to the whole model
+    and the intermediate weights to its P_k.
     """
     model = annealable(model)
     chosen = filled_in(options, leave_out=NOT_OF_A_PLAN)
@@ -258,7 +260,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
             raise ValueError("transition 'metropolis' serves bipartite graphs only")
     if start.is_coupled and transition == "metropolis":
         raise ValueError("transition 'metropolis' serves no path from a model with couplings: use 'gibbs'")
-    if start.lateral is not None and model.is_bipartite:  # in the base the visible variables are coupled to each other
+    if start.lateral is not None and model.is_bipartite:  # The base couples visible variables to each other.
         if method == "mais-h":
             raise ValueError("method 'mais-h' sums out the visible side, which is coupled in the base; use 'mais'")
         method = "mais-v" if method == "mais" else method
@@ -269,7 +271,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
     chains = whole(DEFAULT_CHAINS if chosen["chains"] is None else chosen["chains"], "chains", 1, 2**32)
     share, populations = resampling(chosen["resample"], chosen["populations"])
     if populations:
-        chains = -(-chains // populations) * populations  # all of one size
+        chains = -(-chains // populations) * populations  # All populations have the same size.
     plan = Plan(
         path=path,
         betas=steps,
@@ -289,7 +291,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
 
 
 def resampling(resample: Any, populations: int) -> tuple[float, int]:
-    """Return the share of effective chains below which populations are resampled, and their number; 0, 0 for never."""
+    """Return the share of effective chains below which populations are resampled, and their number; 0, 0: never."""
     number = whole(populations, "populations", 1, 2**31)
     if resample is None or resample is False:
         return 0.0, 0

@@ -1,4 +1,4 @@
-"""Log-weights, and a function of the states, after chosen steps."""
+"""Recording of log-weights, and of a function of the states, after chosen steps."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def the_states(k: int, v: Array) -> Array:
 
 
 class Recorder:
-    """What all chains have after the given steps: `log_weights` [step, chain], `values` [step, chain, number].
+    """Records of all chains after the given steps: `log_weights` [step, chain] and `values` [step, chain, number].
 
     After step k the weights are W_k = w_1 … w_k, and with them the states, moved by τ_k already unless k = K,
-    follow P_k: weighted means over the chains estimate means under P_k. `measure` makes `width` numbers of each
-    state of the sampled side; `group` recorded steps at a time share a row, where their numbers are averaged and
-    the log-weights are those of the last. With `at_end` only the last states are measured, for a row of their own.
+    follow P_k: weighted means over the chains estimate means under P_k. `measure` turns each state of the sampled side
+    into `width` numbers. Every `group` recorded steps share a row, which has the mean of their numbers and the
+    log-weights of the last of them. With `at_end` only the last states are measured, in a row of their own.
     """
 
     def __init__(
@@ -43,16 +43,16 @@ class Recorder:
         self._rows = {int(k): place // group for place, k in enumerate(self.steps)}
 
     def like(self, chains: int) -> Recorder:
-        """Return an empty recorder of the same for so many chains."""
+        """Return an empty recorder with the same settings for this number of chains."""
         return Recorder(self.steps, chains, self.measure, self.values.shape[2], self._group, self._at_end)
 
     @property
     def bytes_per_chain(self) -> int:
-        """Memory of what is recorded of a chain."""
+        """Memory per chain, in bytes."""
         return 8 * (len(self.log_weights) + len(self.values) * self.values.shape[2])
 
     def put(self, chains: slice, part: Recorder) -> None:
-        """Take over what another recorder has of these chains."""
+        """Copy the records of these chains from another recorder."""
         self.log_weights[:, chains], self.values[:, chains] = part.log_weights, part.values
 
     def __contains__(self, k: int) -> bool:
@@ -68,7 +68,7 @@ class Recorder:
         return int(self.steps[after]) if after < len(self.steps) else last
 
     def record(self, k: int, chains: slice, log_weights: Array, v: Array | None) -> None:
-        """Take down the log-weights of these chains after step k, and what is measured of their states."""
+        """Record the log-weights of these chains after step k, and the values of their states."""
         row = self._rows[k]
         self.log_weights[row, chains] = log_weights
         if self.measure is not None and v is not None:

@@ -1,4 +1,10 @@
-"""The fast engine: kernels made by Numba, on blocks of chains side by side in vector registers."""
+"""The fast engine: kernels compiled by Numba, which advance blocks of chains side by side in vector registers.
+
+A family of kernels is a module with ``serves(plan)``, ``prepare(plan)`` and a class `Population`; its kernel is in the
+module of the same name with ``_kernel``. The families are `planes` and `lattice` for lattices, `tables` and `bipartite`
+for spins on bipartite graphs, and `graph` for any model. The package uses `simd` for vectors and imports no other
+engine. Read `population` first, then `bipartite` and `bipartite_kernel`.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +19,16 @@ from . import bipartite, graph, lattice, planes, tables
 
 logger = logging.getLogger("marginalis")
 
-_HUGE = 1 << 23  # entries of a matrix
-# Families of kernels, the fastest ones first: each is a module with `serves`, `prepare` and a `Population`.
+_HUGE = 1 << 23  # Entries of a matrix from which on preparing a plan takes seconds.
+# The families of kernels, fastest first.
 _FAMILIES = (planes, lattice, tables, bipartite, graph)
-_compiled: set[Any] = set()  # kernels that have run in this process
+_compiled: set[Any] = set()  # Kernels that have run in this process.
 
 
 def begin(plan: Plan) -> Begun:
-    """Lay out a plan for the family of kernels that serves it, and compile these or fetch them from the disk."""
+    """Prepare a plan for the first family of kernels that supports it, and compile or load its kernels."""
     family: Any = next(x for x in _FAMILIES if x.serves(plan))
-    # laying out a huge matrix takes seconds
+    # Preparing a plan with a huge matrix must be interruptible.
     is_huge = plan.path.end.weights.size > _HUGE
     prepared = interruptible(family.prepare, plan) if is_huge else family.prepare(plan)
     population = partial(family.Population, plan, prepared)
@@ -34,5 +40,5 @@ def begin(plan: Plan) -> Begun:
 
 
 def _types(x: Any) -> Any:
-    """Return what a kernel is compiled for: kinds of arrays, and what there is at all."""
+    """Return what a compiled kernel depends on: the types of its arguments, and which of them are None."""
     return tuple(map(_types, x)) if isinstance(x, tuple) else getattr(x, "dtype", type(x))

@@ -1,4 +1,4 @@
-"""Spins on a bipartite graph, from independent units: plans laid out for `bipartite_kernel`, and its populations."""
+"""Spins on a bipartite graph, from a base of independent units: arguments and populations of `bipartite_kernel`."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from .population import Prepared, chains_together
 
 
 class Model(NamedTuple):
-    """A plan in the kernel's terms, spins throughout; what is None is left out when the kernel is compiled.
+    """A plan as arguments of the kernel, in this order; all units are spins.
 
-    Its fields are arguments of the kernel, in this order.
+    The code for fields that are None is left out when the kernel is compiled.
     """
 
-    up: tuple[np.ndarray, ...]  # weights into the summed-out side
-    down: tuple[np.ndarray, ...]  # weights into the sampled side
+    up: tuple[np.ndarray, ...]  # Weights into the summed-out side.
+    down: tuple[np.ndarray, ...]  # Weights into the sampled side.
     slope_v: np.ndarray
     slope_h: np.ndarray
     base_v: np.ndarray | None
     base_h: np.ndarray | None
     betas: np.ndarray
-    differences: Array  # β_k − β_{k−1}
+    differences: Array  # β_k − β_{k−1}.
     seed: np.uint64
     sides: tuple[int, int]
-    flips: tuple[np.ndarray, ...] | None  # weights as the Metropolis sweeps read them
+    flips: tuple[np.ndarray, ...] | None  # Weights in the order of the Metropolis sweeps.
     sweeps: int
 
 
 def is_bipartite(plan: Plan) -> bool:
-    """Whether a plan is for spins on a bipartite graph, from a base without couplings."""
+    """Whether a plan concerns spins on a bipartite graph, from a base without couplings."""
     model, base = plan.path.end, plan.path.start
     return model.spin_form is not None and model.is_bipartite and not base.is_coupled
 
 
 def serves(plan: Plan) -> bool:
-    """Whether a plan is for this kernel: such spins, from independent units."""
+    """Whether the kernel supports a plan: spins on a bipartite graph, from independent units, without a mixture."""
     return is_bipartite(plan) and plan.path.mixture is None
 
 
 def prepare(plan: Plan) -> Prepared:
-    """Lay out a plan for the kernel."""
+    """Convert a plan to the arguments of the kernel."""
     path = plan.path.spins
     dtype = np.float32 if plan.placement.precision == "single" else np.float64
     up, down = pack(path.weights, dtype), pack(path.weights.T, dtype)
@@ -60,7 +60,7 @@ def prepare(plan: Plan) -> Prepared:
 
 
 def laid_out(plan: Plan, path: SignedPath, dtype: type, up: Any, down: Any) -> tuple[Any, ...]:
-    """Return what a `Model` begins with, the couplings to the sides, with which `tables.Model` begins, too."""
+    """Return the first ten fields of a `Model`, given its couplings; `tables.Model` has the same."""
 
     def pad(x: Array) -> np.ndarray:
         return np.pad(x, (0, -len(x) % TILE)).astype(dtype)
@@ -82,7 +82,7 @@ def laid_out(plan: Plan, path: SignedPath, dtype: type, up: Any, down: Any) -> t
 
 
 def prepared(plan: Plan, path: SignedPath, model: Any, per_entry: int, bytes_per_unit: float) -> Prepared:
-    """Return what populations of a plan share, at so many multiply-adds for each coupling."""
+    """Return the common data of the populations of a plan, at `per_entry` multiply-adds per coupling."""
     entries = path.weights.nnz if sp.issparse(path.weights) else path.weights.size
     variables = plan.path.end.n_variables
     return Prepared(
@@ -98,11 +98,11 @@ def prepared(plan: Plan, path: SignedPath, model: Any, per_entry: int, bytes_per
 
 
 class Population(population.Population):
-    """Blocks of LANES chains, their spins numbers."""
+    """Blocks of LANES chains, whose spins are stored as floating-point numbers."""
 
     def _allocate(self, blocks: int, joint: bool) -> None:
         if self.prepared.model.flips is not None:
-            blocks += blocks % 2  # Metropolis sweeps take blocks in pairs
+            blocks += blocks % 2  # Metropolis sweeps process blocks in pairs.
         super()._allocate(blocks, joint)
 
     def _carry(self, to_step: int) -> None:

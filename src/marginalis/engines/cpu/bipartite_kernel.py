@@ -1,11 +1,11 @@
-"""The fast kernel: blocks of LANES chains annealed from β = 0 to β = 1 inside the cache.
+"""The kernel for spins on a bipartite graph: it anneals blocks of LANES chains inside the cache.
 
 A block's state is laid out [unit][lane], so a unit's spins over the chains of a block are one SIMD vector.
 Units come in tiles of four: four fields are accumulated in registers, and one Philox call serves their four
 draws. With e = exp(−2|a|) computed once per unit the draw needs no division, and ln 2cosh a = |a| + ln(1+e)
 needs only the product of (1+e), of which one logarithm is taken per 64 units.
 
-All two-state units are spins here (`MRF.spin_form`); the arithmetic is that of `annealing`.
+All two-state units are spins here (`MRF.spin_form`); the formulas are those of `reference.loop`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .metropolis_kernel import sweep_flips
 
 @njit(**INLINE)
 def under(base, beta, slope, unit):
-    """Return base + β·slope, the field of a unit under β. (The added zero keeps −0 from deciding a sign.)"""
+    """Return base + β·slope, the field of a unit under β. The added zero turns −0 into 0, whose sign is used."""
     if base is None:
         return fma(slope, beta, 0.0)
     return fma(slope, beta, splat(base[unit]))
@@ -39,7 +39,7 @@ def rise_of(base, now, before, slope, per_step):
 
 @njit(**INLINE)
 def words_of(joint, chain, step, tile, k0, k1):
-    """Random bits for the h of the joint state, drawn at the end of the step before."""
+    """Return random bits for the h of the joint state, at the address of the end of the previous step."""
     if joint is None:
         z = splat(uint32(0))
         return z, z, z, z
@@ -62,18 +62,18 @@ def anneal_blocks(
     up, down, slope_v, slope_h, base_v, base_h, betas, differences, seed, sides, flips, sweeps,
     first_chain, v, h, log_weights, joint, from_step, to_step, fresh,
 ):  # fmt: skip
-    """Carry the blocks in v, h, log_weights and joint from one step of 0 … K to another.
+    """Advance the blocks in v, h, log_weights and joint from one step of 0 … K to another.
 
-    The first line of arguments is a `bipartite.Model`, each field an argument of its own so that the code for what is
-    None is left out. v is first drawn from the base if `fresh` is 1. `log_weights` are those of mAIS; `joint`, of the
-    same shape, takes those of AIS along the same path, or is None.
+    The first line of arguments is a `bipartite.Model`; each field is a separate argument, so that the code for fields
+    that are None is left out. If `fresh` is 1, v is first drawn from the base. `log_weights` are those of mAIS; `joint`
+    has the same shape and receives those of AIS along the same path, or is None.
     """
     steps = len(betas) - 1
     k0, k1 = seed & LOW, seed >> WORD
     side_v, side_h = uint64(sides[0]), uint64(sides[1])
-    zero = splat(betas[0] - betas[0])  # of the right type
+    zero = splat(betas[0] - betas[0])  # The subtraction makes it the type of the betas.
     one = zero + 1.0
-    together = 1 if flips is None else 2  # blocks carried side by side
+    together = 1 if flips is None else 2  # Blocks advanced side by side.
     for first in range(0, v.shape[0], together):
         for block in range(first, first + together):
             if fresh == 1:
@@ -123,7 +123,7 @@ def anneal_blocks(
                 if joint is not None:
                     rise_v = rise_v + widen(drawn) * difference
                     store(joint, block * LANES, load(joint, block * LANES) + rise_v)
-                if k < steps:  # the fields of v take the place of its spins, which have done their part
+                if k < steps:  # The fields of v overwrite its spins, which are not needed any more.
                     for tile in range(v.shape[1] // TILE):
                         slopes = fields(down, h, at_h, tile, four(slope_v, tile))
                         for m in range(TILE):

@@ -1,4 +1,4 @@
-"""Fields of four units at a time: Σ weight·state over their inputs, added to what they start from."""
+"""Fields of four units at a time: start + Σ weight·state over their inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def four(values, tile):
 
 
 def fields(coupling, state, offset, tile, start):
-    """Fields of the four units of a tile: start + Σ weight·state of their inputs."""
+    """Return the fields of the four units of a tile: start + Σ weight·state of their inputs."""
     raise NotImplementedError
 
 
@@ -57,7 +57,7 @@ def _fields_lists(coupling, state, offset, tile, start):
 
 
 def fields_into(coupling, state, offset, starts, out, at):
-    """Put the fields of all units, starts + Σ weight·state of their inputs, to `at` in `out`."""
+    """Write the fields of all units, starts + Σ weight·state of their inputs, to `out` from position `at`."""
     raise NotImplementedError
 
 
@@ -72,7 +72,7 @@ def _tiles_into(coupling, state, offset, starts, out, at):
 
 
 def _bands_into(coupling, state, offset, starts, out, at):
-    # Two tiles of the same inputs at once: two units for multiply-adds, which take four cycles, want eight under way.
+    # Two tiles with the same inputs are processed at once: a core needs eight independent multiply-adds in flight.
     data, first, last, begin = coupling
     tiles = len(starts) // TILE
     tile = 0
@@ -108,7 +108,7 @@ def _put(values, out, at, tile):
 
 @njit(**INLINE)
 def row(coupling, state, offset, unit, start):
-    """Field of one unit, from a list of its neighbours."""
+    """Return the field of one unit, from a list of its neighbours."""
     indptr, indices, data = coupling
     a = start
     for p in range(indptr[unit], indptr[unit + 1]):
@@ -118,7 +118,7 @@ def row(coupling, state, offset, unit, start):
 
 @njit(**INLINE)
 def band_pair(coupling, state, at, tile, start_a, start_b):
-    """Fields of a tile in two blocks of chains at once, from a band: every weight is read once for both."""
+    """Return the fields of a tile in two blocks of chains, from a band; every weight is read once for both."""
     data, first, last, begin = coupling
     a0, a1, a2, a3 = start_a
     b0, b1, b2, b3 = start_b
@@ -136,7 +136,7 @@ def band_pair(coupling, state, at, tile, start_a, start_b):
 
 @njit(**INLINE)
 def fields_or(coupling, x, at, tile, start):
-    """Fields of a tile, which are those of the start where there is no coupling."""
+    """Return the fields of a tile, which are `start` if there is no coupling."""
     if coupling is None:
         return start
     return fields(coupling, x, at, tile, start)

@@ -1,4 +1,4 @@
-"""Any model: plans laid out for `graph_kernel`, and the populations that it advances."""
+"""Any model: arguments and populations of `graph_kernel`."""
 
 from __future__ import annotations
 
@@ -26,47 +26,47 @@ from .unit_kinds import Half, Halves, Normals, Spins, States
 
 
 class Model(NamedTuple):
-    """A plan in the kernel's terms; what is None is left out when the kernel is compiled.
+    """A plan as arguments of the kernel; the code for fields that are None is left out when it is compiled.
 
-    Couplings with a 0 are those of the base, the others the slopes in β.
+    Couplings whose names end with 0 are those of the base, the others are the slopes in β.
     """
 
-    visible: Any  # the kind of each side: Spins, Normals or States
+    visible: Any  # The kind of each side: Spins, Normals, States or Halves.
     hidden: Any
-    up: tuple[np.ndarray, ...]  # into the summed-out side
+    up: tuple[np.ndarray, ...]  # Couplings into the summed-out side.
     up0: tuple[np.ndarray, ...] | None
-    before: tuple[np.ndarray, ...] | None  # into a sampled unit, from those before its tile
-    after: tuple[np.ndarray, ...]  # and from those after it, and the summed-out side
-    dense: tuple[np.ndarray, ...] | None  # in the place of `after`, for tables: from all outside its tile
-    into0: tuple[np.ndarray, ...] | None  # from all others
-    inner: np.ndarray | None  # between the four units of a tile: 01, 02, 03, 12, 13, 23
+    before: tuple[np.ndarray, ...] | None  # Into each sampled unit, from those before its tile.
+    after: tuple[np.ndarray, ...]  # From those after its tile, and from the summed-out side.
+    dense: tuple[np.ndarray, ...] | None  # Replaces `after` for tables: from all units outside its tile.
+    into0: tuple[np.ndarray, ...] | None  # Couplings of the base, from all other units.
+    inner: np.ndarray | None  # Between the four units of a tile: 01, 02, 03, 12, 13, 23.
     inner0: np.ndarray | None
-    tied: np.ndarray | None  # whether there are any
+    tied: np.ndarray | None  # Whether the units of each tile are coupled to each other.
     slope_v: np.ndarray
     slope_h: np.ndarray
     base_v: np.ndarray
     base_h: np.ndarray
     betas: np.ndarray
-    differences: Array  # β_k − β_{k−1}
+    differences: Array  # β_k − β_{k−1}.
     seed: np.uint64
     sides: tuple[int, int]
-    mixture: Any  # a Component, or None
-    drawn: Any  # a Drawn component, or None
-    pairs: int | None  # 1 if blocks are swept two at a time: those of dense graphs
+    mixture: Any  # A Component, or None.
+    drawn: Any  # A Drawn component, or None.
+    pairs: int | None  # 1 if blocks are swept two at a time (dense graphs), else None.
 
 
 class Drawn(NamedTuple):
-    """The component of a mixture as one more sampled variable, one-hot behind the sampled units."""
+    """The component of a mixture as another sampled variable, stored one-hot after the sampled units."""
 
     components: int
-    own: np.ndarray  # what its exponents start from, padded
-    up: tuple[np.ndarray, ...]  # into its exponents, from the sampled units,
-    both: tuple[np.ndarray, ...]  # and from all units
-    last: int  # 0 if it is drawn before the sampled units in a sweep, 1 if after them
+    own: np.ndarray  # Constant parts of its exponents, padded.
+    up: tuple[np.ndarray, ...]  # Couplings into its exponents, from the sampled units.
+    both: tuple[np.ndarray, ...]  # Couplings into its exponents, from all units.
+    last: int  # 0 if it is drawn before the sampled units in a sweep, 1 if after them.
 
 
 class Component(NamedTuple):
-    """The component of a mixture as a summed-out variable, which the path lets go of."""
+    """The component of a mixture as a summed-out variable, whose couplings vanish along the path."""
 
     side: Any
     up: tuple[np.ndarray, ...]
@@ -76,12 +76,12 @@ class Component(NamedTuple):
 
 
 def serves(plan: Plan) -> bool:
-    """Whether a plan is for this kernel: any is."""
+    """Whether the kernel supports a plan: it supports all."""
     return True
 
 
 def prepare(plan: Plan) -> Prepared:
-    """Lay out a plan for the kernel."""
+    """Convert a plan to the arguments of the kernel."""
     model, base, swap = plan.path.end, plan.path.start, plan.path.is_turned
     path = plan.path.spins
     b0, c0, weights, lateral, lateral0 = path.base_v, path.base_h, path.weights, path.lateral, path.lateral0
@@ -102,7 +102,7 @@ def prepare(plan: Plan) -> Prepared:
         pull = (path.component_fields,)
         up = _into_hidden(weights, -path.component_hidden, len(slope_v))
         up0 = _into_hidden(sp.csr_array(weights.shape), path.component_hidden, len(slope_v))
-    in_between = 0 if drawn is None else len(drawn.own)  # places of the component before the summed-out side
+    in_between = 0 if drawn is None else len(drawn.own)  # Places of the component before the summed-out side.
     before = None if below is None else packed(below, dtype)
     into = _stacked(above_, weights, pull and -pull[0], len(slope_v), len(slope_h), in_between)
     after = packed(into, dtype)
@@ -162,7 +162,7 @@ def prepare(plan: Plan) -> Prepared:
 
 
 def _is_looked_up(plan: Plan) -> bool:
-    """Whether `graph_tables` takes a dense graph: it was faster than multiply-adds from 16 spins on."""
+    """Whether to use `graph_tables`, which is faster than multiply-adds for dense graphs of 16 spins or more."""
     model, base = plan.path.end, plan.path.start
     possible = HAS_AVX512 and plan.placement.precision == "single" and not base.is_coupled and plan.path.mixture is None
     return possible and model.spin_form is not None
@@ -182,23 +182,23 @@ def _side(units: Units, features: int, dtype: type) -> Any:
 
 
 def _half(theta: Array, gamma: Array, features: int, dtype: type) -> Half:
-    """Return one side of zero of rectified units; those that fill a tile up have a law of width 1."""
+    """Return one side of zero of rectified units; padding units have width 1."""
     pad = (0, -features % TILE)
     theta, width = (np.broadcast_to(x, features) for x in (theta, 1.0 / np.sqrt(gamma)))
     return Half(np.pad(theta, pad).astype(dtype), np.pad(width, pad, constant_values=1.0).astype(dtype))
 
 
 def _stacked(inside: Any, weights: Any, pull: Any, rows: int, others: int, in_between: int = 0) -> Any:
-    """Couplings into the sampled units from the array of all: the sampled ones, the summed-out ones, the component.
+    """Return couplings into the sampled units from all: the sampled ones, the summed-out ones, the component.
 
-    The first two are padded to `rows` and `others`; a component that is drawn has places `in_between`.
+    The first two are padded to `rows` and `others`; a component that is drawn takes `in_between` places between them.
     """
     n, m = weights.shape
     if in_between:
         first = sp.csr_array((rows, n)) if inside is None else sp.vstack([inside, sp.csr_array((rows - n, n))])
         nothing = sp.csr_array((in_between - len(pull), n)), sp.csr_array((others - m, n))
         return sp.csr_array(sp.vstack([first, sp.csr_array(pull), nothing[0], sp.csr_array(weights.T), nothing[1]]))
-    if inside is None and not sp.issparse(weights):  # the same, without SciPy's many small matrices
+    if inside is None and not sp.issparse(weights):  # The same result, without the overhead of SciPy.
         filled = np.zeros((rows + others + (0 if pull is None else len(pull)), n))
         filled[rows : rows + m] = weights.T
         if pull is not None:
@@ -222,7 +222,7 @@ def _component(path: SignedPath, dtype: type) -> tuple[Component | None, tuple[A
 
 
 def _drawn(plan: Plan, path: SignedPath, rows: int, others: int, dtype: type) -> Drawn | None:
-    """Return the component of a mixture that is drawn as a variable."""
+    """Return the component of a mixture as a variable, if it is drawn."""
     fields, hidden, own = path.component_fields, path.component_hidden, path.component_weights
     if plan.path.mixture is None or fields is None or hidden is None or own is None:
         return None
@@ -236,15 +236,15 @@ def _drawn(plan: Plan, path: SignedPath, rows: int, others: int, dtype: type) ->
 
 
 def _into_hidden(weights: Any, pull: Array, rows: int) -> Any:
-    """Couplings into the summed-out units from the sampled ones, padded to `rows`, and the component behind them."""
+    """Return couplings into the summed-out units from the sampled ones, padded to `rows`, and the component."""
     n, m = weights.shape
     return sp.csr_array(sp.vstack([sp.csr_array(weights), sp.csr_array((rows - n, m)), sp.csr_array(pull)]))
 
 
 class _Ties:
-    """Couplings among the sampled units, sorted by the place of the input: before, in, or after the tile of the unit.
+    """Couplings among the sampled units, split by the place of the input: before, in, or after the tile of the unit.
 
-    Categorical variables are drawn one at a time; their features have no tiles.
+    Categorical variables are drawn one at a time and have no tiles.
     """
 
     def __init__(self, lateral: Any, lateral0: Any, features: int, states: bool) -> None:
@@ -261,7 +261,7 @@ class _Ties:
                     self.tied[(i // TILE)[i // TILE == j // TILE]] = True
 
     def _entries(self, w: Any) -> tuple[Any, Any, Any]:
-        if id(w) not in self._found:  # of a dense matrix it takes a while
+        if id(w) not in self._found:  # Splitting a dense matrix is slow, so results are kept.
             links = sp.coo_array(w)
             kept = links.data != 0
             self._found[id(w)] = links.coords[0][kept], links.coords[1][kept], links.data[kept]
@@ -273,7 +273,7 @@ class _Ties:
         return sp.csr_array((data[kept], (i[kept], j[kept])), shape=w.shape)
 
     def split(self, w: Any) -> tuple[Any, Any]:
-        """Return the couplings from units before and after the tile (or the unit) of the other, [input, unit]."""
+        """Return the couplings from inputs before and after the unit's tile (or the unit itself), [input, unit]."""
         if not self.any:
             return None, None
         if w is None:
@@ -285,7 +285,7 @@ class _Ties:
         )
 
     def outside(self, w: Any) -> Any:
-        """Return the couplings from units outside the tile of the other."""
+        """Return the couplings from inputs outside the tile of the unit."""
         if w is None:
             return None
         return w if self.states else self._chosen(w, lambda i, j: i // TILE != j // TILE)
@@ -316,7 +316,7 @@ class Population(population.Population):
         if path.z is not None:
             n, places = self.spins_v.shape[1], len(prepared.model.drawn.own)
             own = np.zeros((len(self.x) * LANES, places))
-            own[:, 0] = 1.0  # of the chains that fill the last block
+            own[:, 0] = 1.0  # Any state serves for the chains that pad the last block.
             own[: len(chains)] = np.eye(places)[path.z[: len(chains)]]
             self.x[:, n : n + places] = own.reshape(len(self.x), LANES, places).transpose(0, 2, 1)
 

@@ -1,10 +1,10 @@
-"""The general kernel: any graph, any kind of unit, a base with or without couplings. Numba turns it into machine code.
+"""The general kernel: any graph, any kind of unit, a base with or without couplings.
 
-Chains lie side by side in vectors as in `bipartite_kernel`. A block's states are one array, the sampled units first, in
-the order of the sweep, then the component of a mixture where it is drawn, then the summed-out units (see
-`graph_summed_side` and `graph_sampled_side`).
+Chains lie side by side in vectors as in `bipartite_kernel`. The states of a block are one array: the sampled units in
+the order of the sweep, then the component of a mixture if it is drawn, then the summed-out units (see
+`graph_sampled_side` and `graph_summed_side`).
 
-The arithmetic is that of `sampling.loop`.
+The formulas are those of `reference.loop`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .unit_kinds import draw_state, log_sum
 
 @njit(**CALLED)
 def _own_logit(drawn, x, at, at_z, scratch):
-    """Return a_z + B_z·v of the component that each chain is in."""
+    """Return the exponent a_z + B_z·v of each chain's component z."""
     fields_into(drawn.up, x, at, drawn.own, scratch, 0)
     total = widen(load(x, at) - load(x, at))
     for z in range(drawn.components):
@@ -34,7 +34,7 @@ def _own_logit(drawn, x, at, at_z, scratch):
 
 @njit(**CALLED)
 def _draw_component(end, drawn, beta, k, chain, k0, k1, x, at, at_z, scratch):
-    """Draw the component of a mixture given all other variables, if this `end` of a sweep is where it is drawn."""
+    """Draw the component of a mixture given all other variables, if it is drawn at this `end` of a sweep."""
     if end != drawn.last:
         return
     fields_into(drawn.both, x, at, drawn.own, scratch, 0)
@@ -54,22 +54,22 @@ def anneal_graph(
     betas, differences, seed, sides, mixture, drawn, pairs,
     first_chain, x, scratch, room, rises, log_weights, joint, from_step, to_step, fresh,
 ):  # fmt: skip
-    """Carry blocks of chains from one step of 0 … K to another.
+    """Advance blocks of chains from one step of 0 … K to another.
 
     The first two lines of arguments are a `graph.Model`; `x` holds the states, `rises` the slope in β of −E_k at them
-    (the terms with h aside), `log_weights` those of mAIS and `joint`, if it is not None, those of AIS along the same
-    path. `room` has indices, sums and tables for `graph_tables`, or is None as `dense` is, which it reads.
-    `fresh` is 1 if the states are first to be drawn from the base, 2 if they were put there, 0 later on.
+    (without the terms in h), `log_weights` those of mAIS and `joint`, if it is not None, those of AIS along the same
+    path. `room` is workspace for the indices, sums and tables of `graph_tables`; it is None if `dense` is None. `fresh`
+    is 1 if the states are still to be drawn from the base, 2 if they were given, and 0 in later calls.
     """
     steps = len(betas) - 1
     k0, k1 = seed & LOW, seed >> WORD
     side_v, side_h = uint64(sides[0]), uint64(sides[1])
-    together = 1  # blocks that are swept side by side
+    together = 1  # Blocks that are swept side by side.
     if room is not None:
         together = room[0].shape[0]
     elif pairs is not None:
         together = 2
-    in_front = len(slope_v)  # units before the summed-out ones
+    in_front = len(slope_v)  # Units before the summed-out ones.
     if drawn is not None:
         in_front = len(slope_v) + len(drawn.own)
     for first in range(0, x.shape[0], together):
@@ -77,7 +77,7 @@ def anneal_graph(
         for block in range(first, last):
             chain = lane_numbers() + uint64(first_chain + block * LANES)
             at = block * x.shape[1] * LANES
-            if fresh == 1:  # from the base, whose units are independent: β = 0 leaves the couplings out
+            if fresh == 1:  # The units of the base are independent: with β = 0 the couplings vanish.
                 sweep(
                     visible, None, after, None, None, None, None, slope_v, base_v, betas[0] - betas[0], 0, chain,
                     side_v, k0, k1, x, at, scratch,
@@ -91,13 +91,13 @@ def anneal_graph(
                 chain = lane_numbers() + uint64(first_chain + block * LANES)
                 at = block * x.shape[1] * LANES
                 rise_v = load(rises, block * LANES)
-                if drawn is not None:  # the component that the chain is in lets go of v
+                if drawn is not None:  # The couplings between the component and v vanish along the path.
                     rise_v = rise_v - _own_logit(drawn, x, at, at + len(slope_v) * LANES, scratch)
                 weight, on_joint = sum_out(
                     hidden, up, up0, slope_h, base_h, betas, k, difference, joint, chain, side_h, k0, k1, x, at,
                     at + in_front * LANES, scratch, load(log_weights, block * LANES) + rise_v * difference,
                 )  # fmt: skip
-                if mixture is not None:  # its component is one more summed-out variable, without an h of its own
+                if mixture is not None:  # The component is another summed-out variable, without a drawn value.
                     without = weight
                     weight, _ = sum_out(
                         mixture.side, mixture.up, mixture.up0, mixture.slope, mixture.base, betas, k, difference, None,
@@ -111,7 +111,7 @@ def anneal_graph(
                     store(joint, block * LANES, load(joint, block * LANES) + (rise_v + on_joint) * difference)
             if k < steps:
                 chain = lane_numbers() + uint64(first_chain + first * LANES)
-                at = first * x.shape[1] * LANES  # a drawn component goes with one block at a time
+                at = first * x.shape[1] * LANES  # A plan with a drawn component sweeps one block at a time.
                 if drawn is not None:
                     _draw_component(0, drawn, betas[k], k, chain, k0, k1, x, at, at + len(slope_v) * LANES, scratch)
                 if room is not None:

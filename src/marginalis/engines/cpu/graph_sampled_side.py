@@ -1,7 +1,7 @@
-"""The sampled side in the general kernel: units drawn one after the other, four at a time where they are not coupled.
+"""The sampled side in the general kernel: units are drawn one after the other, or four at a time if they are uncoupled.
 
-Unit i has its field from the units before it, which are new, and from all others. The first part, kept aside, gives
-the energy of the new state on the way: ½vᵀLv = Σ_i v_i Σ_{j<i} l_ij v_j.
+The field of unit i is a sum over the units before it, which are already new, and over all others. The first part also
+yields the energy of the new state: ½vᵀLv = Σ_i v_i Σ_{j<i} l_ij v_j.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _pull(inner, tile, p, value, a):
 def sweep(
     side, before, after, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0, k1, x, at, scratch
 ):
-    """Draw the sampled units one after the other; returns the slope in β of −E_k, the terms with h aside."""
+    """Draw the sampled units one after the other; return the slope in β of −E_k without the terms in h."""
     raise NotImplementedError
 
 
@@ -54,7 +54,7 @@ def _sweep_scalars(
 
 @njit(**CALLED)
 def sweep_pair(side, before, after, inner, tied, slope_v, base_v, beta, k, chains, side_v, k0, k1, x, at):
-    """The same for two blocks of chains side by side, on a dense graph: a weight is read once for both."""
+    """Do the same as `sweep` for two blocks of chains on a dense graph; every weight is read once for both."""
     zero = splat(beta - beta)
     linear_a, linear_b, total_a, total_b = zero, zero, widen(zero), widen(zero)
     for tile in range(len(slope_v) // TILE):
@@ -74,13 +74,13 @@ def sweep_pair(side, before, after, inner, tied, slope_v, base_v, beta, k, chain
 
 @njit(**INLINE)
 def draw_tile(side, inner, inner0, tied, tile, beta, low, slopes, starts, words, x, at, linear):
-    """Draw the four units of a tile; adds unit times `low`, the slope of its field from the units before it."""
+    """Draw the four units of a tile; add unit times `low`, its field's slope from the units before it, to `linear`."""
     l0, l1, l2, l3 = low
     a0, a1, a2, a3 = slopes
     s0, s1, s2, s3 = starts
     unit = TILE * tile
     here = at + unit * LANES
-    if tied is not None and tied[tile]:  # some of the four are coupled: one by one
+    if tied is not None and tied[tile]:  # Coupled units are drawn one by one.
         x1, x2, x3 = load(x, here + LANES), load(x, here + 2 * LANES), load(x, here + 3 * LANES)
         a0 = _pull(inner, tile, 0, x1, _pull(inner, tile, 1, x2, _pull(inner, tile, 2, x3, a0)))
         a1 = _pull(inner, tile, 3, x2, _pull(inner, tile, 4, x3, a1))
@@ -118,12 +118,12 @@ def draw_tile(side, inner, inner0, tied, tile, beta, low, slopes, starts, words,
 def _sweep_states(
     side, before, after, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0, k1, x, at, scratch
 ):
-    # scratch: slopes, starts, and the slopes from the variables before
+    # Scratch holds the slopes, the starts, and the slopes from the variables before.
     n = len(slope_v)
     at_start, at_low = n * LANES, 2 * n * LANES
     zero = splat(beta - beta)
     total = widen(zero)
-    if before is None:  # no couplings among these variables: all fields at once, four at a time
+    if before is None:  # Without couplings among the variables all fields are computed at once.
         fields_into(after, x, at, slope_v, scratch, 0)
         for tile in range(n // TILE):
             starts = fields_or(into0, x, at, tile, four(base_v, tile))
@@ -164,7 +164,7 @@ def _sweep_states(
 
 @njit(**CALLED)
 def energy(before, inner, slope_v, x, at):
-    """Return the slope in β of −E_k for the states as they are, the terms with h aside."""
+    """Return the slope in β of −E_k at the present states, without the terms in h."""
     zero = load(x, at) - load(x, at)
     total = widen(zero)
     for unit in range(len(slope_v)):
@@ -186,7 +186,7 @@ def energy(before, inner, slope_v, x, at):
 
 
 def _input(coupling, x, at, unit, start):
-    """Field of one unit."""
+    """Return the field of one unit."""
     raise NotImplementedError
 
 

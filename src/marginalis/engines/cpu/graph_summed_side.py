@@ -12,13 +12,13 @@ from ...simd.vector import LANES, fma, load, splat, store, widen
 from .fields import fields_into, fields_or, four
 from .unit_kinds import States, draw, draw_state, log_sum, summed
 
-_FEW = 4  # categorical variables per logarithm: a product of so many sums stays in range
+_FEW = 4  # Categorical variables per logarithm; the product of their sums stays in the range of float32.
 
 
 def sum_out(
     side, up, up0, slope_h, base_h, betas, k, difference, joint, chain, side_h, k0, k1, x, at, at_h, scratch, weight
 ):
-    """Add ln λ_k to the weight, and draw h from P_k(h|v); returns also h·slope for the h of the joint state."""
+    """Add ln λ_k to the weight and draw h from P_k(h|v); also return h·slope for the h of the joint state."""
     raise NotImplementedError
 
 

@@ -1,8 +1,8 @@
-"""Spins of a dense graph drawn one after the other, their fields looked up as in `tables_kernel`.
+"""Spins of a dense graph, drawn one after the other, with fields from look-up tables as in `tables_kernel`.
 
-A tile of four units has its field from all tiles but itself: one look-up for each, at the index of its new spins if it
-comes before, of its old ones if it comes after. This is done for many blocks of chains, then all of them draw the tile:
-its tables are in the cache meanwhile. Couplings inside the tile are multiplied as in `graph_sampled_side`.
+The fields of a tile of four units need one look-up for each other tile, with its new spins if it comes before and its
+old ones if it comes after. The look-ups are done for many blocks of chains, and then all of them draw the tile, so that
+its tables stay in the cache. Couplings inside the tile are multiplied as in `graph_sampled_side`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .tables_kernel import PANEL, TABLE, make_tables, sum_tiles
 
 @njit(**CALLED)
 def begin_tables(room, dense, x, first, last):
-    """Note the spins of some blocks as bits, and make all tables if there is room; returns where they lie, or −1."""
+    """Store the spins of some blocks as bits, and make all tables if they fit; return their position, or −1."""
     bits, _, tables = room
     note_bits(bits, 0, x, first, last)
     count = dense[2][-1]
@@ -31,7 +31,7 @@ def begin_tables(room, dense, x, first, last):
 
 @njit(**CALLED)
 def note_bits(bits, tile, x, first, last):
-    """Take the spins of the tiles from `tile` on as indices, four at a time."""
+    """Store the spins of the tiles from `tile` on as indices, one per four spins."""
     for block in range(first, last):
         for t in range(tile, bits.shape[1]):
             index = _index(x, (block * x.shape[1] + TILE * t) * LANES)
@@ -48,7 +48,7 @@ def _index(x, at):
 
 @njit(**INLINE)
 def _fields(dense, tile, sums, at, slope_v, zero):
-    """Slopes of the fields of a tile: from the units before it, and from all outside it."""
+    """Return the slopes of the fields of a tile: from the units before it, and from all units outside it."""
     start, scale = four(slope_v, tile), four(dense[3], tile)
     l0, l1 = load(sums, at), load(sums, at + LANES)
     l2, l3 = load(sums, at + 2 * LANES), load(sums, at + 3 * LANES)
@@ -90,11 +90,11 @@ def sweep_tables(
     scratch,
     rises,
 ):
-    """Draw the sampled units of some blocks one after the other, and note the slopes in β of −E_k; see `sweep`."""
+    """Draw the sampled units of some blocks one after the other, and store the slopes in β of −E_k; see `sweep`."""
     bits, sums, tables = room
     zero = splat(beta - beta)
     tiles, per_sums = len(slope_v) // TILE, sums.shape[1] * LANES
-    note_bits(bits, tiles, x, first, last)  # those of the summed-out side are new
+    note_bits(bits, tiles, x, first, last)  # The spins of the summed-out side are new.
     for tile in range(tiles):
         panel, t = tile // PANEL, tile % PANEL
         blocks = last - first

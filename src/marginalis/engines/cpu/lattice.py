@@ -91,7 +91,7 @@ class Tables(NamedTuple):
 
 
 class TableMaker:
-    """Makes the tables of a path, CHUNK steps at a time; the last ones made are kept, for all threads."""
+    """Makes the tables of a path, CHUNK steps at a time; all threads share the most recent ones."""
 
     def __init__(self, lattice: Lattice, betas: Array) -> None:
         self.lattice, self.betas = lattice, betas
@@ -116,7 +116,7 @@ def draw_tables(fields: Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Model(NamedTuple):
-    """A plan in the kernel's terms; what is None is left out when the kernel is compiled."""
+    """A plan as arguments of the kernel; the code for fields that are None is left out when it is compiled."""
 
     hidden: Neighbours
     visible: Neighbours
@@ -140,7 +140,7 @@ def serves(plan: Plan) -> bool:
 
 
 def prepare(plan: Plan) -> Prepared:
-    """Lay out a plan for the kernel."""
+    """Convert a plan to the arguments of the kernel."""
     lattice = lay_out(plan)
     path = plan.path.spins
     slope_v, slope_h, base_v = (np.pad(x, (0, -len(x) % TILE)) for x in (path.slope_v, path.slope_h, path.base_v))

@@ -43,7 +43,7 @@ class Sites(NamedTuple):
 
 
 class Model(NamedTuple):
-    """A plan in the kernel's terms; what is None is left out when the kernel is compiled."""
+    """A plan as arguments of the kernel; the code for fields that are None is left out when it is compiled."""
 
     hidden: Sites
     visible: Sites
@@ -68,7 +68,7 @@ class Tables(NamedTuple):
 
 
 class TableMaker:
-    """Makes the tables of a path, CHUNK steps at a time; the last ones made are kept, for all threads.
+    """Makes the tables of a path, CHUNK steps at a time; all threads share the most recent ones.
 
     `kinds` are the number of neighbours, the slope of the field and its start. Class q is that of q neighbours up, or
     as many down where there is no field.
@@ -99,7 +99,7 @@ def serves(plan: Plan) -> bool:
 
 
 def prepare(plan: Plan) -> Prepared:
-    """Lay out a plan for the kernel."""
+    """Convert a plan to the arguments of the kernel."""
     path = plan.path.spins
     weights = sp.csr_array(path.weights, copy=True)
     weights.eliminate_zeros()
@@ -212,7 +212,7 @@ class Population(lattice.Population):
         return 2.0 * bits.reshape(-1, bits.shape[3])[self.lead :].astype(np.float64) - 1.0
 
     def choose(self, ancestors: NDArray[np.int64]) -> None:
-        """Go on from the states of these chains, one for each; log-weights stay where they are."""
+        """Continue chain i from the state of chain ``ancestors[i]``; the log-weights do not move."""
         self._set_states(self.states()[ancestors])
 
     def _set_states(self, states: Array) -> None:

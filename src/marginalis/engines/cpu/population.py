@@ -63,7 +63,7 @@ class Population(ABC):
         """Take the steps up to `to_step` by the kernel."""
 
     def advance(self, to_step: int) -> None:
-        """Take steps until `to_step` of them have been taken in all."""
+        """Take steps until `to_step` steps have been taken in total."""
         self._carry(to_step)
         self.step, self.fresh = to_step, 0
 
@@ -86,7 +86,7 @@ class Population(ABC):
         return self.prepared.offset + self.prepared.scale * rows.astype(np.float64)
 
     def choose(self, ancestors: NDArray[np.int64]) -> None:
-        """Go on from the states of these chains, one for each; log-weights stay where they are."""
+        """Continue chain i from the state of chain ``ancestors[i]``; the log-weights do not move."""
         moved = np.flatnonzero(ancestors != np.arange(len(ancestors)))
         (block, lane), (from_block, from_lane) = (np.divmod(x, LANES) for x in (moved, ancestors[moved]))
         carried = self.spins_v if self.carried is None else self.carried

@@ -68,7 +68,7 @@ def serves(plan: Plan) -> bool:
 
 
 def prepare(plan: Plan) -> Prepared:
-    """Lay out a plan for the kernel."""
+    """Convert a plan to the arguments of the kernel."""
     path = plan.path.spins
     n, m = (len(x) + -len(x) % TILE for x in (path.slope_v, path.slope_h))
     up, down = pack_tables(_with_slopes(path.weights, path.slope_v.astype(np.float32), m)), pack_tables(path.weights.T)
@@ -185,7 +185,7 @@ class Population(population.Population):
         )
 
     def choose(self, ancestors: NDArray[np.int64]) -> None:
-        """Go on from the states of these chains, one for each; log-weights stay where they are."""
+        """Continue chain i from the state of chain ``ancestors[i]``; the log-weights do not move."""
         super().choose(ancestors)
         if self.component is not None:
             components = self.component.ravel()

@@ -25,10 +25,10 @@ _EVEN = 8  # inputs of a unit, up to which all lists are made equally long
 
 
 class LaidOut(NamedTuple):
-    """A plan in the kernel's terms."""
+    """A plan as arguments of the kernel."""
 
     macros: dict[str, object]
-    arguments: tuple[Any, ...]  # all that do not change from launch to launch
+    arguments: tuple[Any, ...]  # The arguments that are the same for every launch.
     units: tuple[int, int]  # features of both sides, with padding
     features: int  # of the sampled side
     scratch: int  # numbers per chain
@@ -122,7 +122,7 @@ class Population(OnDevice):
 
     @staticmethod
     def prepare(plan: Plan, device: Device) -> Prepared:
-        """Lay out a plan for the kernel."""
+        """Convert a plan to the arguments of the kernel."""
         model, base = plan.path.end, plan.path.start
         path, dtype = plan.path.spins, real_type(plan)
         features = len(path.base_v), len(path.base_h)
@@ -182,7 +182,7 @@ class Population(OnDevice):
         return prepared(plan, device, path, bytes_per_chain, seconds, laid_out)
 
     def launch(self, to_step: int) -> None:
-        """Start the kernel that takes the steps."""
+        """Launch the kernel for the steps up to `to_step`."""
         laid_out, prepared, plan = self.prepared.laid_out, self.prepared, self.plan
         kernel = self.device.kernel([SOURCE], laid_out.macros)
         kernel(
@@ -193,14 +193,14 @@ class Population(OnDevice):
         )  # fmt: skip
 
     def signed_states(self) -> Array:
-        """States of the sampled side, [chain, unit]."""
+        """Return the states of the sampled side, [chain, unit]."""
         states = self.device.download(self.x[: self.prepared.laid_out.features])
         if self.spins:
             return rows_of(states, len(self.chains))
         return np.ascontiguousarray(states[:, : len(self.chains)].T, np.float64)
 
     def choose(self, ancestors: NDArray[np.int64]) -> None:
-        """Go on from the states of these chains, one for each; log-weights stay where they are."""
+        """Continue chain i from the state of chain ``ancestors[i]``; the log-weights do not move."""
         places = self.padded(ancestors)
         if self.spins:
             chosen = self.device.zeros(self.x.shape, np.uint32)

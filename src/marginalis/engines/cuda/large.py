@@ -42,7 +42,7 @@ class Half(NamedTuple):
 
 
 class LaidOut(NamedTuple):
-    """A plan in the kernels' terms."""
+    """A plan as arguments of the kernels."""
 
     up: Half
     down: Half
@@ -52,7 +52,7 @@ class LaidOut(NamedTuple):
 
 
 def serves(plan: Plan) -> bool:
-    """Whether a plan is for this kernel."""
+    """Whether the kernel supports a plan."""
     model, base = plan.path.end, plan.path.start
     if model.spin_form is None or not model.is_bipartite or base.is_coupled or plan.path.mixture is not None:
         return False
@@ -162,7 +162,7 @@ class Population(OnDevice):
 
     @staticmethod
     def prepare(plan: Plan, device: Device) -> Prepared:
-        """Lay out a plan for the kernel."""
+        """Convert a plan to the arguments of the kernel."""
         path = plan.path.spins
         weights = path.weights.toarray() if sp.issparse(path.weights) else path.weights
         up = _half(device, weights, path.slope_h, path.base_h)
@@ -178,7 +178,7 @@ class Population(OnDevice):
         return prepared(plan, device, path, size, _SECONDS * (weights.size + 1e5), laid_out)
 
     def launch(self, to_step: int) -> None:
-        """Start the kernels that take the steps."""
+        """Launch the kernels for the steps up to `to_step`."""
         laid_out, n = self.prepared.laid_out, len(self.chains)
         if self.fresh:
             start, down, address = self.device.kernel(STREAMED, _ANY, "start"), laid_out.down, self.prepared.address
@@ -263,13 +263,13 @@ class Population(OnDevice):
         return super().gathered() + self.device.download(self.gained) / float(self.prepared.laid_out.unit)
 
     def signed_states(self) -> Array:
-        """States of the sampled side, [chain, unit]."""
+        """Return the states of the sampled side, [chain, unit]."""
         words = self.device.download(self.v)[: len(self.chains)]
         units = self.prepared.laid_out.down.units
         bits = np.unpackbits(words.view(np.uint8), axis=1, count=units, bitorder="little")
         return 2.0 * bits.astype(np.float64) - 1.0
 
     def choose(self, ancestors: NDArray[np.int64]) -> None:
-        """Go on from the states of these chains, one for each; log-weights stay where they are."""
+        """Continue chain i from the state of chain ``ancestors[i]``; the log-weights do not move."""
         padded = np.pad(ancestors, (0, self.rows - len(ancestors)))
         self.v, self.fresh, self.again = self.device.take(self.v, padded, 0), 2, None

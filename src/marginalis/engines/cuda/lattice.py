@@ -33,10 +33,10 @@ _SECONDS = 1e-12  # of a site of a chain and a step, about
 
 
 class LaidOut(NamedTuple):
-    """A plan in the kernel's terms."""
+    """A plan as arguments of the kernel."""
 
     macros: dict[str, object]
-    arguments: tuple[Any, ...]  # all that do not change from launch to launch
+    arguments: tuple[Any, ...]  # The arguments that are the same for every launch.
     order: NDArray[np.int64]  # sampled units as the kernel has them: by degree
     sites: tuple[int, int]
     besides: int  # bytes of shared memory besides the states of 32 chains
@@ -46,7 +46,7 @@ class LaidOut(NamedTuple):
 
 
 def serves(plan: Plan) -> bool:
-    """Whether a plan is for this kernel."""
+    """Whether the kernel supports a plan."""
     return has_one_coupling(plan)
 
 
@@ -111,7 +111,7 @@ class Population(OnDevice):
 
     @staticmethod
     def prepare(plan: Plan, device: Device) -> Prepared:
-        """Lay out a plan for the kernel."""
+        """Convert a plan to the arguments of the kernel."""
         path = plan.path.spins
         n, m = path.weights.shape
         lists = _both_ways(path.weights)
@@ -150,7 +150,7 @@ class Population(OnDevice):
         return common._replace(address=(*keys, side_v + np.uint32(PLANES), side_h + np.uint32(PLANES)))
 
     def launch(self, to_step: int) -> None:
-        """Start the kernel that takes the steps."""
+        """Launch the kernel for the steps up to `to_step`."""
         laid_out, prepared, device = self.prepared.laid_out, self.prepared, self.device
         groups, (n, m) = self.room // 32, laid_out.sites
         shared = laid_out.besides + (4 * (n + m) if laid_out.inside else 0)
@@ -172,7 +172,7 @@ class Population(OnDevice):
         )  # fmt: skip
 
     def signed_states(self) -> Array:
-        """States of the sampled side, [chain, unit]."""
+        """Return the states of the sampled side, [chain, unit]."""
         laid_out = self.prepared.laid_out
         units = len(laid_out.order)
         rows = np.empty((len(self.chains), units))
@@ -181,7 +181,7 @@ class Population(OnDevice):
         return rows
 
     def choose(self, ancestors: NDArray[np.int64]) -> None:
-        """Go on from the states of these chains, one for each; log-weights stay where they are."""
+        """Continue chain i from the state of chain ``ancestors[i]``; the log-weights do not move."""
         places = np.arange(self.room, dtype=np.int64)
         places[self.lead : self.lead + len(ancestors)] = self.lead + ancestors
         chosen = self.device.zeros(self.x.shape, np.uint32)

@@ -91,7 +91,7 @@ class OnDevice(ABC):
 
     @abstractmethod
     def launch(self, to_step: int) -> None:
-        """Start the kernel that takes the steps."""
+        """Launch the kernel for the steps up to `to_step`."""
 
     @abstractmethod
     def signed_states(self) -> Array:
@@ -99,10 +99,10 @@ class OnDevice(ABC):
 
     @abstractmethod
     def choose(self, ancestors: NDArray[np.int64]) -> None:
-        """Go on from the states of these chains, one for each; log-weights stay where they are."""
+        """Continue chain i from the state of chain ``ancestors[i]``; the log-weights do not move."""
 
     def advance(self, to_step: int) -> None:
-        """Take steps until `to_step` of them have been taken in all."""
+        """Take steps until `to_step` steps have been taken in total."""
         self.launch(to_step)
         self.step, self.fresh = to_step, 0
         if to_step < self.plan.steps:

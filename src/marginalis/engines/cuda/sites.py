@@ -20,10 +20,10 @@ _SECONDS = 3e-12  # of a site of a chain and a step, about
 
 
 class LaidOut(NamedTuple):
-    """A plan in the kernel's terms."""
+    """A plan as arguments of the kernel."""
 
     macros: dict[str, object]
-    arguments: tuple[Any, ...]  # all that do not change from launch to launch
+    arguments: tuple[Any, ...]  # The arguments that are the same for every launch.
     grid: np.float64
     order: NDArray[np.int64]
     sites: tuple[int, int]  # of both sides, in fours
@@ -31,7 +31,7 @@ class LaidOut(NamedTuple):
 
 
 def serves(plan: Plan) -> bool:
-    """Whether a plan is for this kernel."""
+    """Whether the kernel supports a plan."""
     model, base = plan.path.end, plan.path.start
     if plan.placement.draws != "words" or plan.move.kind != "gibbs" or plan.path.mixture is not None or base.is_coupled:
         return False
@@ -58,7 +58,7 @@ class Population(lattice.Population):
 
     @staticmethod
     def prepare(plan: Plan, device: Device) -> Prepared:
-        """Lay out a plan for the kernel."""
+        """Convert a plan to the arguments of the kernel."""
         path, dtype = plan.path.spins, real_type(plan)
         into_v = sp.csr_array(path.weights)
         n, m = (-(-x // 4) * 4 for x in into_v.shape)
@@ -82,7 +82,7 @@ class Population(lattice.Population):
         return prepared(plan, device, path, (n if inside else n + m) // 8, _SECONDS * (n + m), laid_out)
 
     def launch(self, to_step: int) -> None:
-        """Start the kernel that takes the steps."""
+        """Launch the kernel for the steps up to `to_step`."""
         laid_out, prepared, device = self.prepared.laid_out, self.prepared, self.device
         groups, (n, m) = self.room // 32, laid_out.sites
         states = 4 * (n + m) if laid_out.inside else 0

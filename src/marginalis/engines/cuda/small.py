@@ -37,7 +37,7 @@ class LaidOut(NamedTuple):
 
 
 def serves(plan: Plan) -> bool:
-    """Whether a plan is for this kernel."""
+    """Whether the kernel supports a plan."""
     model, base = plan.path.end, plan.path.start
     if (
         plan.placement.draws != "words"
@@ -146,7 +146,7 @@ class Population(OnDevice):
 
     @staticmethod
     def prepare(plan: Plan, device: Device) -> Prepared:
-        """Lay out a plan for the kernel."""
+        """Convert a plan to the arguments of the kernel."""
         path = plan.path.spins
         weights = path.weights.toarray() if sp.issparse(path.weights) else path.weights
         n, m = weights.shape
@@ -162,7 +162,7 @@ class Population(OnDevice):
         return prepared(plan, device, path, 4 * -(-n // 32), _SECONDS * (n * m + 100), laid_out)
 
     def launch(self, to_step: int) -> None:
-        """Start the kernel that takes the steps."""
+        """Launch the kernel for the steps up to `to_step`."""
         laid_out, device, prepared = self.prepared.laid_out, self.device, self.prepared
         n, m = laid_out.weights.shape
         chains, kind = len(self.chains), real_type(self.plan)
@@ -197,10 +197,10 @@ class Population(OnDevice):
         )  # fmt: skip
 
     def signed_states(self) -> Array:
-        """States of the sampled side, [chain, unit]."""
+        """Return the states of the sampled side, [chain, unit]."""
         words = np.ascontiguousarray(self.device.download(self.bits).T.astype(">u4"))
         return 1.0 - 2.0 * np.unpackbits(words.view(np.uint8), axis=1, count=self.units).astype(np.float64)
 
     def choose(self, ancestors: NDArray[np.int64]) -> None:
-        """Go on from the states of these chains, one for each; log-weights stay where they are."""
+        """Continue chain i from the state of chain ``ancestors[i]``; the log-weights do not move."""
         self.bits = self.device.take(self.bits, ancestors, 1)

@@ -5,7 +5,7 @@ E_k has a sign slip on ln P_0), so every field is affine in β: the summed-out s
 start(v) + β_k·slope(v), where slope(v) = (c − c0) + vᵀ(W − W0), and start(v) = c0 wherever the base has no couplings
 of its own. One matrix product serves the weight at step k and the move that follows it.
 
-This module is the truth that the fast engines are tested against.
+The fast engines are tested against this module.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from ..plan import Plan
 from .moves import KERNELS
 from .terms import TermFields, pulled
 
-_CHUNK = 4096  # chains advanced together; bounds the memory, changes nothing else
-_OPERATIONS = 2e8  # of one call into a library, about: some tenths of a second, so that an interrupt is prompt
-_ROWS = 64  # chains of one matrix product: the last bits of a row depend on how many there are, and on its place
+_CHUNK = 4096  # Chains advanced together. It bounds the memory and has no effect on the results.
+_OPERATIONS = 2e8  # Operations per library call: some tenths of a second, so that interrupts are handled promptly.
+_ROWS = 64  # Chains per matrix product; fixed because the last bits of a row depend on their number and its place.
 
 
 class Fields(NamedTuple):
@@ -49,11 +49,11 @@ class Block(NamedTuple):
     variables: Any
     features: Any
     units: Units
-    weights: Any  # from the hidden side: slope in β, and at the start of the path
+    weights: Any  # From the hidden side: the slope in β, and the value at the start of the path.
     weights0: Any
-    lateral: Any  # likewise from the visible side
+    lateral: Any  # The same from the visible side.
     lateral0: Any
-    terms: Any = ()  # products of three or more features that pull on it
+    terms: Any = ()  # Products of three or more features that add to its fields.
 
 
 class Distributions:
@@ -74,11 +74,11 @@ class Distributions:
         self.terms = TermFields(model) if model.has_terms else None
         self.sweep = [self._block(model, block) for block in base.sweep(model)]
         self.mixture = plan.path.mixture
-        self.z: NDArray[np.int64] | None = None  # the component of a mixture that each chain is in, where it is drawn
+        self.z: NDArray[np.int64] | None = None  # Component of the mixture of each chain, if drawn.
         self.visible_side, self.hidden_side = (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN)
 
     def _block(self, model: MRF, variables: NDArray[np.int64]) -> Block:
-        """Gather what concerns one block of visible variables."""
+        """Return one block of visible variables with the couplings into it."""
         if len(variables) == model.n_visible:
             at: Any = slice(None)
             return Block(at, at, self.visible, _t(self.weights), _t(self.weights0), None, None)
@@ -98,7 +98,7 @@ class Distributions:
         return self.visible.draw(fields, self.uniforms(0, self.visible_side, self.n_visible))
 
     def start_from(self, v: Array) -> Array:
-        """Take v⁽¹⁾ as it is given; the component of a mixture is drawn from P_{β_0}(z|v)."""
+        """Start from given v⁽¹⁾; the component of a mixture is drawn from P_{β_0}(z|v)."""
         if self.mixture is not None and self.mixture.hidden is not None:
             logits = (1.0 - self.betas[0]) * self.mixture.logits(v)
             for z in range(self.mixture.components):
@@ -108,7 +108,7 @@ class Distributions:
         return v
 
     def fields(self, v: Array) -> Fields:
-        """Return the fields of the hidden side given v (and the component of a mixture, where that is drawn)."""
+        """Return the fields of the hidden side given v (and the component of a mixture, if drawn)."""
         start = self.c0 if self.weights0 is None else self.c0 + self.product(v, self.weights0)
         slope = self.slope_c + self.product(v, self.weights)
         if self.terms is not None:
@@ -148,7 +148,7 @@ class Distributions:
         return v
 
     def pull(self, k: int, v: Array, h: Array) -> Array | None:
-        """Return what a mixture adds to the fields of the sampled side under β_k, its component drawn given v and h."""
+        """Draw the component of a mixture given v and h, and return its fields on the sampled side under β_k."""
         if self.mixture is None:
             return None
         z = self.z
@@ -168,7 +168,7 @@ class Distributions:
         return z
 
     def draw_component_last(self, k: int, v: Array, h: Array) -> None:
-        """Draw the component after the sampled side, where the reverse of a sweep asks for it."""
+        """Draw the component after the sampled side if the mixture is drawn last, as in the reverse process."""
         if self.z is not None and self.mixture is not None and self.mixture.drawn_last:
             self.draw_component(k, v, h)
 
@@ -198,7 +198,7 @@ class Distributions:
         return log_lambda if self.mixture is None else log_lambda + self.log_release(k, v)
 
     def log_release(self, k: int, v: Array) -> Array:
-        """What a mixture adds to the weight as its pull on v gives way; its component is summed out or in the state."""
+        """Return the change of the log-weight from a mixture's fields on v; its component is summed out or sampled."""
         assert self.mixture is not None
         logits = self.mixture.logits(v)
         if self.z is not None:
@@ -207,7 +207,7 @@ class Distributions:
         return now - before
 
     def product(self, x: Array, weights: Any) -> Array:
-        """Return x @ weights, row by row the same bits for any choice of chains."""
+        """Return x @ weights; the bits of a row do not depend on the other chains."""
         if sp.issparse(weights):
             return x @ weights
         lead = int(self.chains[0]) % _ROWS
@@ -221,12 +221,12 @@ class Distributions:
         return np.asarray(column.toarray() if sp.issparse(column) else column).ravel()
 
     def uniforms(self, step: int, side: int, units: int) -> Array:
-        """Uniforms of all chains at an address; those of units are put together as the plan says."""
+        """Uniforms of all chains at an address; those of units are made of words or planes, according to the plan."""
         return uniforms(self.seed, self.chains, step, side, units, "words" if side == MIXTURE else self.draws)
 
 
 def never_one(rows: Any) -> Any:
-    """Return the rows, or twice the only one: NumPy adds up a single row of a sparse product in another order."""
+    """Return the rows, a single row twice: NumPy sums a sparse product of one row in another order."""
     return np.repeat(rows, 2, axis=0) if len(rows) == 1 else rows
 
 
@@ -237,7 +237,7 @@ def _t(w: Any) -> Any:
 def mais(path: Distributions, k: int, v: Array) -> tuple[Array, Array]:
     """Step k of marginalized AIS (eqs. mAIS_sampling, mAIS_IW_Lambda): ln λ_k, and the next v."""
     fields = path.fields(v)
-    log_lambda = path.log_lambda(k, v, fields)  # the weight first, at the state before the move
+    log_lambda = path.log_lambda(k, v, fields)  # The weight belongs to the state before the move.
     if k < len(path.betas) - 1:
         v = path.move(path, k, v, fields)
     return log_lambda, v
@@ -257,14 +257,14 @@ def ais(path: Distributions, k: int, v: Array) -> tuple[Array, Array]:
 
 
 class Population:
-    """Chains on their way from P_0 to P_K, all at the same step.
+    """Chains annealed from P_0 to P_K, all at the same step.
 
-    Started from given samples of P_K on a plan whose β run from 1 to 0 this is the reverse process (eq.
-    reverse_process): the weight of step k is then 1/w_k, since h is drawn afresh in both directions and the reverse
-    of a sweep through the blocks (eq. reverse_transition) takes them from last to first.
+    With given samples of P_K as start states and β running from 1 to 0 this is the reverse process (eq.
+    reverse_process). The weight of step k is then 1/w_k, because h is drawn anew in both directions and the reverse of
+    a sweep (eq. reverse_transition) visits the blocks from last to first.
     """
 
-    stride = 1  # steps worth taking between two looks at the clock
+    stride = 1  # Steps between two checks for an interrupt.
 
     def __init__(self, plan: Plan, chains: range) -> None:
         self.path = Distributions(plan, chains)
@@ -275,7 +275,7 @@ class Population:
         self._log_weights = np.zeros(len(self.v))
 
     def advance(self, to_step: int) -> None:
-        """Take steps until `to_step` of them have been taken in all."""
+        """Take steps until `to_step` steps have been taken in total."""
         for k in range(self.step + 1, to_step + 1):
             log_w, self.v = self.take_step(self.path, k, self.v)
             self._log_weights += log_w
@@ -291,14 +291,14 @@ class Population:
         return self.v[: self.size]
 
     def choose(self, ancestors: NDArray[np.int64]) -> None:
-        """Go on from the states of these chains, one for each; log-weights stay where they are."""
+        """Continue chain i from the state of chain ``ancestors[i]``; the log-weights do not move."""
         self.v = never_one(self.v[ancestors])
         if self.path.z is not None:
             self.path.z = never_one(self.path.z[ancestors])
 
 
 def chains_together(plan: Plan) -> int:
-    """Return how many chains to advance together at most."""
+    """Return the largest number of chains to advance together."""
     model = plan.path.end
     entries = sum(w.nnz if sp.issparse(w) else w.size for w in (model.weights, model.lateral) if w is not None)
     if model.has_terms:

@@ -1,6 +1,6 @@
 """Transition kernels τ_k(v′|v) of the sampled side, each leaving P_k(v) invariant.
 
-A kernel is given the state v and the fields of the other side, which the weight at step k has computed already.
+A kernel receives the state v and the fields of the other side, which are already computed for the weight of step k.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def gibbs(path: Distributions, k: int, v: Array, fields: Fields) -> Array:
 def metropolis(path: Distributions, k: int, v: Array, fields: Fields) -> Array:
     """Roussel's sampling (Roussel, Cocco & Monasson 2021): Gibbs with Metropolis moves of h in between.
 
-    h from P_k(h|v), then `path.sweeps` sweeps on the marginal P_k(h), each a single-flip proposal per hidden
-    unit in order, accepted with min(1, P_k(h′)/P_k(h)), then v′ from P_k(v|h). The visible fields x are kept
-    along: P_k(h) ∝ exp(c_k·h) Z_v(x), and a flip of h_j changes them by β_k w_j times the change of h_j. The component
-    of a mixture stays the same meanwhile, and its fields belong to x and c.
+    First h is drawn from P_k(h|v). Then `path.sweeps` sweeps act on the marginal P_k(h): each proposes to flip every
+    hidden unit in order and accepts with probability min(1, P_k(h′)/P_k(h)). Finally v′ is drawn from P_k(v|h). The
+    visible fields x are updated incrementally: P_k(h) ∝ exp(c_k·h) Z_v(x), and a flip of h_j changes x by β_k w_j times
+    the change of h_j. The component of a mixture is fixed during the sweeps, and its fields are part of x and c.
     """
     h = path.draw_hidden(k, fields, step=k)
     x, pull = path.visible_fields(k, v, h, path.sweep[0]), path.pull(k, v, h)

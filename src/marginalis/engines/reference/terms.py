@@ -1,4 +1,4 @@
-"""Fields that products of three or more features make."""
+"""Fields of features from products of three or more features."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ...models.model import MRF
 
 
 class _Pull(NamedTuple):
-    """Products of the other features of some terms, and the matrix that adds them to the fields of their targets."""
+    """The other features of some terms, and the matrix that adds their products to the fields of the targets."""
 
     others: NDArray[np.int64]
     onto: sp.csr_array
 
 
 class TermFields:
-    """What the terms of a model add to −E and to the fields of its features, from rows of all features."""
+    """The contributions of a model's terms to −E and to the fields of its features, given rows of all features."""
 
     def __init__(self, model: MRF) -> None:
         terms: tuple[Terms, ...] = model.terms  # type: ignore[attr-defined]
@@ -33,7 +33,7 @@ class TermFields:
         self._terms, self._n, self._m = terms, n, m
 
     def block(self, features: NDArray[np.int64]) -> list[_Pull]:
-        """Return what pulls on some visible features."""
+        """Return the terms that add to the fields of some visible features."""
         found = [_pull(x, features, place) for x in self._terms for place in range(x.features.shape[1])]
         return [pull for pull in found if pull is not None]
 
@@ -67,7 +67,7 @@ def _products(rows: Array, features: NDArray[np.int64]) -> Array:
 
 
 def _pull(terms: Terms, targets: NDArray[np.int64], place: int) -> _Pull | None:
-    """Return what the terms with a target at this place of theirs add to its field."""
+    """Return the contribution to the targets' fields of the terms that have a target at this place, or None."""
     at = np.flatnonzero(np.isin(terms.features[:, place], targets))
     if not len(at):
         return None
