@@ -1,4 +1,4 @@
-"""Seeded example models: those of the paper's numerical experiments, and random lattices and networks."""
+"""Example models made from a seed: those of the paper's experiments, and random lattices and networks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def ising_grid(
     temperature: float = 1.0,
     seed: int = 0,
 ) -> MRF:
-    """Ising lattice whose couplings and fields are numbers or random (see `draw`)."""
+    """Ising lattice with constant or random couplings and fields (see `draw`)."""
     sizes, couplings, rng = _lattice(shape, coupling, seed)
     fields = draw(field, sizes, rng, "field")
     if triangular:
@@ -74,7 +74,7 @@ def potts_grid(
     temperature: float = 1.0,
     seed: int = 0,
 ) -> MRF:
-    """Potts lattice whose couplings are a number or random (see `draw`)."""
+    """Potts lattice with constant or random couplings (see `draw`)."""
     sizes, couplings, _ = _lattice(shape, coupling, seed)
     return grids.potts_grid(sizes, q, coupling=couplings, periodic=periodic, temperature=temperature)
 
@@ -82,7 +82,7 @@ def potts_grid(
 def _lattice(
     shape: Sequence[int], coupling: str, seed: int
 ) -> tuple[tuple[int, ...], list[Array], np.random.Generator]:
-    """Sides, couplings along each axis (the last axis first), and the generator that goes on from there."""
+    """Return the sides, the couplings along each axis (the last axis first), and the generator for further draws."""
     rng = np.random.default_rng(whole(seed, "seed", 0, 2**64 - 1))
     sizes = tuple(whole(n, "shape", 1, 2**31) for n in shape)
     return sizes, [draw(coupling, sizes, rng, "coupling") for _ in sizes], rng
@@ -100,7 +100,8 @@ def chimera(
 ) -> MRF:
     """Spins on a Chimera graph of rows × columns cells, each a complete bipartite graph of two shores.
 
-    Spin ((r·columns + c)·2 + side)·shore + k; side 0 is coupled down the columns, side 1 along the rows.
+    The number of a spin is ((r·columns + c)·2 + side)·shore + k. Spins of side 0 are coupled down the columns, those of
+    side 1 along the rows.
     """
     edges = chimera_edges(rows, rows if columns is None else columns, shore)
     rng = np.random.default_rng(whole(seed, "seed", 0, 2**64 - 1))
@@ -110,7 +111,7 @@ def chimera(
 
 
 def chimera_edges(rows: int, columns: int, shore: int = 4) -> list[tuple[int, int]]:
-    """Edges cell by cell: those within the cell, then down, then to the right."""
+    """Return the edges cell by cell: those within the cell, then down, then to the right."""
     for value, name in ((rows, "rows"), (columns, "columns"), (shore, "shore")):
         whole(value, name, 1, 10**4)
 
@@ -126,7 +127,7 @@ def chimera_edges(rows: int, columns: int, shore: int = 4) -> list[tuple[int, in
 
 
 def draw(law: str, shape: tuple[int, ...], rng: np.random.Generator, argument: str) -> Array:
-    """Return an array of a number, or of draws: ``gaussian:sd``, ``uniform:a`` (in ±a) or ``pm:a`` (±a)."""
+    """Return an array of a constant, or of draws: ``gaussian:sd``, ``uniform:a`` (in ±a) or ``pm:a`` (±a)."""
     kind, _, detail = law.rpartition(":")
     try:
         size = float(detail)

@@ -1,7 +1,9 @@
-"""The command line: answers on stdout, messages on stderr; bad input, and a full disk, exit with 2 and one line.
+"""The command line: answers go to stdout, messages to stderr; a failure exits with 2 and prints one line.
 
-All that takes time is imported by `main`, once it has taken charge of the signals: an interrupt gets its one line
-from the first moment on.
+This module handles signals and errors. Each other module defines one or more commands, which call the public functions
+of the package; `common`, `model_file` and `options` hold what commands share. The package may import every other part
+of marginalis, and only `__main__` imports it. Slow imports happen in `main` after the signal handlers are set, so an
+interrupt during start-up also prints one line only. Read `answers` first.
 """
 
 from __future__ import annotations
@@ -10,22 +12,22 @@ import os
 import signal
 import sys
 
-TYPE_CHECKING = False  # that of `typing`, without the time to import it
+TYPE_CHECKING = False  # Type checkers treat this name like that of `typing`, which takes time to import.
 if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, NoReturn
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-LONGEST = 270  # characters of a message
-PATIENCE = 0.7  # seconds that workers have to end after an interrupt
-_said: list[str] = []  # the last words
+LONGEST = 270  # Largest number of characters of an error message.
+PATIENCE = 0.7  # Seconds that workers have to end after an interrupt.
+_said: list[str] = []  # The error message, once it is printed.
 
 
 def main() -> None:
     """Run the command line; errors become one line on stderr and an exit code."""
     _on_signals(_leave_at_once)
     for stream in (sys.stdout, sys.stderr):
-        if getattr(stream, "errors", None) in ("strict", "surrogateescape"):  # an ASCII terminal shows ? for ±
+        if getattr(stream, "errors", None) in ("strict", "surrogateescape"):  # An ASCII terminal shows ? instead of ±.
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
         code = _run()
@@ -33,25 +35,25 @@ def main() -> None:
         _leave("interrupted", 130)
     except MemoryError as error:
         _leave(f"not enough memory: {error}", 2)
-    except (ValueError, OSError) as error:  # bad input, or a disk or a pool that fails
+    except (ValueError, OSError) as error:  # Bad input, or a failing disk or pool.
         _leave(str(error), 2)
     except Exception as error:
-        # Usage errors know how to word themselves; their class has moved between versions of typer.
+        # Usage errors have a method for their message; their class differs between versions of typer.
         if not hasattr(error, "format_message"):
             raise
         _leave(_usage(error), 2)
-    if code == 130:  # newer typer turns the interrupt into a code
+    if code == 130:  # Newer versions of typer turn an interrupt into this exit code.
         _leave("interrupted", 130)
     sys.exit(code)
 
 
 def _run() -> Any:
-    """Import the commands and run the one that is asked for."""
+    """Import the commands and run the given one."""
     import logging
 
     import typer
 
-    # each adds its commands
+    # Each of these modules adds its commands to the application.
     from . import (  # noqa: F401
         answers,
         audit,
@@ -67,7 +69,7 @@ def _run() -> Any:
     from .common import app
     from .options import with_values
 
-    os.environ.pop("MARGINALIS_WARN", None)  # the commands print all warnings in any case
+    os.environ.pop("MARGINALIS_WARN", None)  # The commands print all warnings regardless of this variable.
     notices = logging.StreamHandler()
     notices.setFormatter(logging.Formatter("%(message)s"))
     logging.getLogger("marginalis").addHandler(notices)
@@ -80,7 +82,7 @@ def _run() -> Any:
 
 
 def _usage(error: Any) -> str:
-    """Return the message of a usage error; a flag that does not exist comes with the one that is probably meant."""
+    """Return the message of a usage error; for an unknown flag it suggests the most similar one."""
     name, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
     if name is None or context is None or not hasattr(error, "possibilities"):
         return error.format_message() or "give a command; see marginalis --help"
@@ -96,16 +98,17 @@ def _usage(error: Any) -> str:
 
 def _on_signals(handler: Any) -> None:
     for number in SIGNALS:
-        if signal.getsignal(number) != signal.SIG_IGN:  # nohup, and jobs in the background of a script
+        # Signals ignored under nohup and in background jobs stay ignored.
+        if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, handler)
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    """Unwind: workers end, half-written files are removed. A second signal, or `PATIENCE`, puts an end to that."""
+    """Unwind: workers end, unfinished files are removed. A second signal or the end of `PATIENCE` exits at once."""
     import threading
 
     _on_signals(_leave_at_once)
-    watchdog = threading.Timer(PATIENCE, _leave_at_once, (number, None))  # a compiler cannot be stopped
+    watchdog = threading.Timer(PATIENCE, _leave_at_once, (number, None))  # A running compiler cannot be interrupted.
     watchdog.daemon = True
     watchdog.start()
     if number == signal.SIGINT:
@@ -125,7 +128,7 @@ def _leave_at_once(number: int, frame: FrameType | None) -> NoReturn:
 def _leave(message: str, code: int) -> NoReturn:
     message = "".join(c if c.isprintable() else " " for c in message)
     message = " ".join(message.split())
-    if len(message) > LONGEST:  # the ends say what it was about, and why
+    if len(message) > LONGEST:  # The beginning names the subject, the end the reason.
         message = f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
     _said.append(message)
     if sys.stderr is not None:
@@ -133,6 +136,6 @@ def _leave(message: str, code: int) -> NoReturn:
             print(f"marginalis: {message}", file=sys.stderr, flush=True)
         except OSError:  # A full disk or a closed pipe; the exit code remains.
             sys.stderr = None
-    if code == 130:  # Python's end gives signals back to the system: one more would change the exit code
+    if code == 130:  # A signal while Python shuts down would change the exit code.
         _on_signals(signal.SIG_IGN)
     sys.exit(code)

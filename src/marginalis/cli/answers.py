@@ -1,4 +1,4 @@
-"""The commands that answer: estimate, bound, thermodynamics, exact, info, likelihood."""
+"""The commands that compute answers: estimate, bound, thermodynamics, difference, exact, info, likelihood."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Tolerance = Annotated[
     float | None, typer.Option(help="Choose the schedule, steps and chains so that the interval is +- this.")
 ]
 Budget = Annotated[float | None, typer.Option(help="Seconds that --tolerance may take.")]
-ESTIMATE_PLOTS = ("weights", "running", "curve")  # functions of `plots` that draw an Estimate
+ESTIMATE_PLOTS = ("weights", "running", "curve")  # Functions of `plots` that draw an `Estimate`.
 
 
 @app.command()
@@ -69,7 +69,7 @@ def estimate(
         from ..answers.exact_curve import exact_curve
 
         beside = {}
-        if record and result.base == "uniform":  # then Z(β) is that of the model at T/β
+        if record and result.base == "uniform":  # From the uniform base, Z(β) is that of the model at temperature T/β.
             beside = {"exact": exact_curve(loaded, np.array([0.0, 1.0 / loaded.temperature]))}
         plots.save(getattr(plots, plot_kind)(result, **beside), plot)
 
@@ -265,7 +265,8 @@ def _of_all_updates(path: str, rows: Any, options: dict[str, Any]) -> Any:
     for name in ("schedule", "summed"):
         if options.pop(name) is not None:
             raise ValueError(f"--{name} does not go with --all-updates: it is chosen on the way")
-    visible_table(updates[next(iter(updates))], rows)  # the shape of the data, before the work
+    # Data of a wrong shape raise an error before the computation starts.
+    visible_table(updates[next(iter(updates))], rows)
     return log_likelihood(along(updates, **read_files(options, updates[next(iter(updates))])), rows)
 
 

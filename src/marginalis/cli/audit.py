@@ -1,4 +1,4 @@
-"""The command that compares samples of some sampler with a model."""
+"""The command that compares the samples of a sampler with a model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def audit(
     as_json: Json = False,
     plot: Annotated[Path | None, typer.Option(help="Draw energies against beta (.png, .pdf, .svg).")] = None,
 ) -> None:
-    """Find the effective temperature of samples, and what speaks against their being Boltzmann's."""
+    """Find the effective temperature of samples, and test whether they follow the Boltzmann distribution."""
     check_outputs([*model.inputs, samples], figure=plot)
     loaded = model.load_pairs()
     result = run_audit(loaded, tables.load_data(samples), bounds=bounds, **read_files(options, loaded))

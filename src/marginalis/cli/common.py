@@ -1,4 +1,4 @@
-"""The application, and what all its commands share."""
+"""The application, and functions and flags that all its commands share."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ PoolOption = Annotated[
 
 
 def say(text: str, err: bool = False) -> None:
-    """Print a line; what the terminal cannot show is replaced (`typer.echo` alone would send it UTF-8)."""
+    """Print a line; characters that the terminal cannot show are replaced (`typer.echo` alone would send UTF-8)."""
     stream = sys.stderr if err else sys.stdout
-    if stream is not None:  # It is None where the caller has closed it, and `typer.echo` would take the other one.
+    if stream is not None:  # A closed stream is None, for which `typer.echo` would use the other stream.
         typer.echo(text, file=stream)
 
 
-warned: list[str] = []  # The warnings of the answers that this command has printed.
+warned: list[str] = []  # Warnings of the answers that this command has printed.
 
 
 def show(result: Any, as_json: bool, log10: bool = False) -> None:
-    """Print an answer; its warnings go to stderr where stdout is JSON."""
+    """Print an answer; its warnings go to stderr if stdout is JSON."""
     warned.extend(result.warnings)
     decimal = {"log10_z": result.log_z / math.log(10.0)} if log10 else {}
     if not as_json:
@@ -57,7 +57,7 @@ def show(result: Any, as_json: bool, log10: bool = False) -> None:
 
 
 def check_outputs(inputs: Sequence[str | Path | None], *paths: Path | None, figure: Path | None = None) -> None:
-    """Raise a ValueError now if an output cannot be written later, or is an input or another output."""
+    """Raise a ValueError if an output cannot be written, or is also an input or another output."""
     if figure is not None:
         from .. import plots
 

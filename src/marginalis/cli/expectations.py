@@ -1,4 +1,4 @@
-"""The command that gives mean values and marginals."""
+"""The command that computes mean values and marginals."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def expectations(
 
 
 def _before_evidence(model: ModelFile) -> FactorModel:
-    """Return the model as its file has it, all variables and states there."""
+    """Return the model of the file with all variables and states, evidence not applied."""
     try:
         text = read_text(model.path)
-    except ValueError:  # a binary format
+    except ValueError:  # The file has a binary format.
         text = ""
     if is_uai(text):
         return parse_uai(text)
@@ -59,7 +59,7 @@ def _before_evidence(model: ModelFile) -> FactorModel:
 
 
 def _of_all(whole: FactorModel, evidence: dict[Any, int], result: Expectations) -> list[Array]:
-    """Return P(x) for all variables of a file: those that are held, and states that cannot occur, as well."""
+    """Return P(x) for all variables of a file, including variables fixed by evidence and impossible states."""
     known = dict(zip(result.labels, result.marginals, strict=True)) if len(result.labels) else {}
     found = []
     for label, card in zip(whole.labels, whole.cards, strict=True):
@@ -75,7 +75,7 @@ def _of_all(whole: FactorModel, evidence: dict[Any, int], result: Expectations) 
 
 
 def _possible(whole: FactorModel, evidence: dict[Any, int], label: Any, card: int) -> list[int]:
-    """Return the states of a variable in which it can be held without a contradiction."""
+    """Return the states in which a variable can be fixed without a contradiction."""
     found = []
     for state in range(card):
         try:

@@ -1,4 +1,4 @@
-"""The command that goes between model files."""
+"""The command that converts model files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command that gives F of any model: exact if that is affordable, otherwise estimated."""
+"""The command that computes F of any model: exactly if that is affordable, otherwise by an estimate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model that a command is about: a file of any kind, and the flags that say how to read it."""
+"""The model argument of a command: a file in any format, and the flags that control how it is read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FLAGS: tuple[tuple[str, Any, Any], ...] = (
 
 
 class ModelFile(NamedTuple):
-    """Where a model comes from, and at which temperature it is taken."""
+    """The file of a model, the flags to read it, and the temperature of the model."""
 
     path: str
     evidence: Path | None
@@ -44,7 +44,7 @@ class ModelFile(NamedTuple):
 
     @property
     def inputs(self) -> list[str | Path | None]:
-        """The files that are read, which no output may replace."""
+        """The files that are read; no output may overwrite them."""
         return [self.path, self.evidence]
 
     def load(self) -> MRF | FactorModel:
@@ -63,12 +63,12 @@ class ModelFile(NamedTuple):
         return found if temperature is None else found.at_temperature(temperature)
 
     def load_pairs(self) -> MRF:
-        """Read a model that can be annealed, or raise a ValueError that says why it cannot."""
+        """Read a model that can be annealed, or raise a ValueError with the reason why it cannot."""
         return as_model(self.load())
 
 
 def takes_model(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command with an argument `model: ModelFile` the path of a file and the flags that go with it."""
+    """Replace the argument `model: ModelFile` of a command by the path of a file and its flags."""
     signature = inspect.signature(command, eval_str=True)
     own = [p.replace(annotation=ModelPath) if p.name == "model" else p for p in signature.parameters.values()]
     flags = [

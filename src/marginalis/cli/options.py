@@ -23,7 +23,7 @@ from . import common
 
 logger = logging.getLogger("marginalis")
 
-_HELP = {  # where a flag takes something else than the Python argument
+_HELP = {  # Help of flags whose values differ from those of the Python arguments.
     "schedule": f"{', '.join(SCHEDULES)}, or a text file of beta from 0 to 1; adaptive, unless --steps is given.",
     "base": f"{', '.join(BASES)}, {QUENCHES}, a file of data (.npy, .npz, .csv) for its base rates, or the file of a "
     "model that can be summed exactly; uniform, or chosen if neither --steps nor --schedule is given.",
@@ -93,11 +93,12 @@ def _beside(out: Path | None) -> str:
 
 
 def _flag(name: str) -> inspect.Parameter:
-    """Return the flag of an option: a whole number, or a word."""
+    """Return the flag of an option; its value is an integer or a word."""
     hint = get_type_hints(RunOptions)[name]
     kinds = get_args(hint) or (hint,)
     default = DEFAULTS[name]  # type: ignore[literal-required]
-    kind: Any = int if int in kinds and str not in kinds else str  # an array may be a whole number, too
+    # A value that may be an array may also be an integer.
+    kind: Any = int if int in kinds and str not in kinds else str
     note = notes()[name]
     text = _HELP.get(name, f"{note[0].upper()}{note[1:]}.")
     if get_origin(hint) is Literal:
@@ -151,6 +152,6 @@ def _share(text: str) -> bool | float:
 
 
 def _labels(text: str, model: MRF) -> list[Any]:
-    """Return the labels that the words of a list name."""
+    """Return the labels of the variables in a comma-separated list."""
     known = {str(label): label for label in model.labels}
     return [known.get(word.strip(), word.strip()) for word in text.split(",")]

@@ -1,4 +1,4 @@
-"""The command that writes a page about one model."""
+"""The command that writes the HTML report about one model."""
 
 from __future__ import annotations
 

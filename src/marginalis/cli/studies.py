@@ -109,13 +109,13 @@ def _print_json(rows: list[dict[str, Any]]) -> None:
 
 
 def _print_table(rows: list[dict[str, Any]], title: str) -> None:
-    """Print rows in blocks, one below the other, that fit the terminal; each begins with what tells rows apart."""
+    """Print rows in blocks that fit the terminal; each block starts with the columns that distinguish the rows."""
     keys = list(dict.fromkeys(key for row in rows for key in row))
     same = [key for key in keys if len(rows) > 1 and len({row.get(key) for row in rows}) == 1]
     facts = "".join(f", {heading(key)} = {cell_text(key, rows[0].get(key))}" for key in same)
     say(f"\n{title}{facts}")
     keys = [key for key in keys if key not in same]
-    first = 0  # columns that tell rows apart
+    first = 0  # Number of leading columns that distinguish all rows.
     while first < len(keys) and len({tuple(row.get(key) for key in keys[:first]) for row in rows}) < len(rows):
         first += 1
     columns = {key: _column(key, rows) for key in keys}
@@ -133,7 +133,7 @@ def _print_table(rows: list[dict[str, Any]], title: str) -> None:
 
 
 def _column(key: str, rows: list[dict[str, Any]]) -> list[str]:
-    """Return a heading of two lines, and the cells, all of one width."""
+    """Return the heading, in two lines, and the cells of a column, padded to one width."""
     above, _, below = heading(key).rpartition(" ")
     cells = [above, below, *(cell_text(key, row.get(key), row) for row in rows)]
     width = max(map(len, cells))

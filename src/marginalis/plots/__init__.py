@@ -1,7 +1,10 @@
-"""Figures of results. Matplotlib is imported when one is drawn.
+"""Figures of models and results, one function per figure.
 
-All functions return a `matplotlib` figure, which a notebook shows; with ``ax=``, axes of the caller's (a list of them
-where there are several panels), they draw there and return what was given.
+Each function returns a `matplotlib` figure, which a notebook displays. With ``ax=`` it draws on the given axes (a list
+of axes for a figure with several panels) and returns them. Matplotlib is imported when the first figure is drawn.
+
+`numbers` computes what is drawn, `panels` and `canvas` hold the common style, and `pictures` draws models. The package
+imports the models and the answers; only the studies, the reports and the command line import it. Read `weights` first.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ from .panels import style as style
 
 FORMATS = ("png", "pdf", "svg", "jpg")
 _MARKERS = "osD^v"
-_POINTS = 400  # of a line: more cannot be told apart
+_POINTS = 400  # Largest number of points of a line; more cannot be told apart.
 
 
 def weights(estimate: Estimate, *, exact: float | None = None, ax: Any = None) -> Any:
@@ -52,13 +55,14 @@ def weights(estimate: Estimate, *, exact: float | None = None, ax: Any = None) -
             y, density = tail_density(tail)
             counts = tail.size * (edges[1] - edges[0]) * density
             label = rf"Pareto tail of the weights, $\hat k$ = {tail.k:.2f}"
-            shown = counts > 0.1  # what lies below the axis would only widen it
+            shown = counts > 0.1  # Bins below the axis would only widen it.
             axes.plot(estimate.log_z0 + y[shown], counts[shown], color=COLOURS[3], lw=1.8, label=label)
         low, high = estimate.interval
         _interval(axes.axvspan, -high, -low, "95 % interval")
         axes.axvline(estimate.log_z, color=COLOURS[0], lw=1.5, label=_value("ln Z", estimate.log_z, estimate.stderr))
         _exactly(axes.axvline, None if exact is None else -exact)
-        axes.set_yscale("log")  # the tail, which decides how far to trust the mean, is of few chains
+        # A log scale shows the tail, which consists of few chains and decides how reliable the mean is.
+        axes.set_yscale("log")
         axes.set_ylim(bottom=0.5)
         axes.locator_params(axis="x", nbins=7)
         axes.set_xlabel(f"ln Z$_0$ + log-weight of a {estimate.ess_of[:-1]}")
@@ -90,7 +94,7 @@ def running(estimate: Estimate, *, exact: float | None = None, ax: Any = None) -
             axes.set_xticks(n)
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter("")
-        # the first few chains would stretch the scale until nothing is seen of the others
+        # The first few chains vary so much that they would hide the others.
         late = (n >= math.sqrt(number)) & np.isfinite(reach)
         seen = [f[-1], *(f - reach)[late], *(f + reach)[late], *filter(math.isfinite, (low, high))]
         _limits(axes.set_ylim, seen)
@@ -101,9 +105,9 @@ def running(estimate: Estimate, *, exact: float | None = None, ax: Any = None) -
 
 
 def curve(estimate: Estimate, *, exact: ExactCurve | None = None, ax: Any = None) -> Any:
-    """ln Z(β) on the way from the base to the model, and the 95 % interval about it.
+    """ln Z(β) along the path from the base to the model, with its 95 % interval.
 
-    Of a run from the uniform base, `exact` values of the model at other temperatures may be drawn beside it.
+    For a run from the uniform base, the `exact` values of the model at other temperatures can be drawn for comparison.
     """
     if estimate.curve is None:
         raise ValueError("this estimate has no curve: call estimate with record=True")
@@ -129,7 +133,7 @@ def curve(estimate: Estimate, *, exact: ExactCurve | None = None, ax: Any = None
             x = exact.betas / exact.betas[-1]
             seen = betas >= x[0]
             top.plot(x, exact.log_z, color="black", lw=0.8, label="exact", zorder=0)
-            from scipy.interpolate import CubicSpline  # which takes longer to import than all of this
+            from scipy.interpolate import CubicSpline  # This import is slow, so it is done only here.
 
             bottom.plot(betas[seen], CubicSpline(x, exact.log_z)(betas[seen]) - log_z[seen], color="black", lw=0.8)
         bottom.set_xlim(-0.02, 1.02)
@@ -141,7 +145,7 @@ def curve(estimate: Estimate, *, exact: ExactCurve | None = None, ax: Any = None
 def works(bounds: Bounds, *, exact: float | None = None, ax: Any = None) -> Any:
     """Histograms of the work of both directions, which cross at F (Crooks), with the bounds and F.
 
-    The forward work −ln W and minus the reverse work, both less ln Z_0, are on the scale of F.
+    The forward work −ln W and the negative reverse work, both minus ln Z_0, are on the scale of F.
     """
     with _panels(ax, 4.2) as (axes,):
         forward = -bounds.forward.log_weights - bounds.forward.log_z0
@@ -166,7 +170,7 @@ def works(bounds: Bounds, *, exact: float | None = None, ax: Any = None) -> Any:
 
 
 def audit(result: Audit, *, ax: Any = None) -> Any:
-    """Mean energy of the model against β, that of the samples, and β where they meet, beside the model's own."""
+    """Mean energy of the model against β, mean energy of the samples, the fitted β, and the β of the model."""
     with _panels(ax, 4.2) as (axes,):
         curve = result.curve
         order = np.argsort(curve.betas)
@@ -185,7 +189,7 @@ def audit(result: Audit, *, ax: Any = None) -> Any:
 
 
 def thermodynamics(result: Thermodynamics, *, exact: ExactCurve | None = None, ax: Any = None) -> Any:
-    """Energy, entropy and heat capacity per variable against temperature, or against β if that includes 0."""
+    """Energy, entropy and heat capacity per variable against temperature, or against β if β = 0 is included."""
     with _panels(ax, 2.0, 2.0, 2.0, legend=False) as panels:
         hot = bool((result.betas == 0.0).any())
         x = result.betas if hot else result.temperatures
@@ -208,7 +212,7 @@ def thermodynamics(result: Thermodynamics, *, exact: ExactCurve | None = None, a
 
 
 def likelihoods(results: LogLikelihoods | Mapping[str, LogLikelihoods], *, ax: Any = None) -> Any:
-    """Mean ln p over a sequence of models with the 95 % band that comes from ln Z; a line for each set of rows."""
+    """Mean ln p over a sequence of models, one line per set of rows, with the 95 % band due to the error of ln Z."""
     sets = results if isinstance(results, Mapping) else {"mean ln p": results}
     with _panels(ax, 4.2) as (axes,):
         for place, (name, result) in enumerate(sets.items()):
@@ -220,7 +224,7 @@ def likelihoods(results: LogLikelihoods | Mapping[str, LogLikelihoods], *, ax: A
             if np.isfinite(result.intervals).all():
                 label = "95 % interval from ln Z" if place == 0 else None
                 axes.fill_between(x, *result.intervals.T, color=colour, alpha=0.3, lw=0, label=label)
-            if x.min() > 0.0 and x.max() > 50.0 * x.min():  # training runs are often saved at growing distances
+            if x.min() > 0.0 and x.max() > 50.0 * x.min():  # Training runs are often saved at growing intervals.
                 axes.set_xscale("log")
             if not numbers:
                 axes.set_xticks(x, [str(name) for name in result.names])
@@ -245,7 +249,7 @@ def heat(result: Thermodynamics, *, exact: ExactCurve | None = None, ax: Any = N
 
 
 def likelihood(result: LogLikelihood, *, ax: Any = None) -> Any:
-    """Histogram of ln p of the rows, and its mean."""
+    """Histogram of ln p of the rows, with the mean."""
     with _panels(ax, 3.4) as (axes,):
         axes.hist(result.per_sample, bins=bins_of(result.per_sample), color=COLOURS[1], alpha=0.6, label="rows")
         axes.axvline(result.mean, color=COLOURS[0], lw=1.5, label=f"mean {result.mean:.4g}")
@@ -258,7 +262,7 @@ def _points_with_errors(axes: Any, x: Array, result: Thermodynamics, name: str, 
     """Draw a quantity per variable with two standard errors."""
     value = getattr(result, name)[order] / result.variables
     error = 2.0 * getattr(result, name + "_error")[order] / result.variables
-    error[~np.isfinite(error)] = np.nan  # of one chain
+    error[~np.isfinite(error)] = np.nan  # The error is not finite if there is only one chain.
     axes.plot(x, value, color=colour, lw=0.8, alpha=0.4)
     axes.errorbar(x, value, error, fmt="o", ms=3, elinewidth=1.2, capsize=2, color=colour)
 
@@ -268,7 +272,8 @@ def convergence(results: Mapping[str, Sequence[Estimate]], exact: float, *, ax: 
     with _panels(ax, 4.0) as (axes,):
         axes.axhline(exact, color="black", lw=1, label="exact")
         number = len(results)
-        shifts = 1.04 ** (np.linspace(-1.0, 1.0, number) * min(number - 1, 3))  # moved apart: all error bars are seen
+        # Methods are moved apart so that all error bars are visible.
+        shifts = 1.04 ** (np.linspace(-1.0, 1.0, number) * min(number - 1, 3))
         for place, ((name, estimates), shift) in enumerate(zip(results.items(), shifts, strict=True)):
             colour, marker = COLOURS[place % len(COLOURS)], _MARKERS[(place + place // len(COLOURS)) % len(_MARKERS)]
             steps = [shift * r.steps for r in estimates]
@@ -290,14 +295,14 @@ def couplings(model: MRF, *, ax: Any = None) -> Any:
 
 
 def model(model: MRF, *, ax: Any = None) -> Any:
-    """The graph of a small model, or its matrix of couplings; a ValueError if it is too large to draw."""
+    """The graph of a small model, or its matrix of couplings. Raises a ValueError if the model is too large to draw."""
     with _panels(ax, 4.2, legend=False) as (axes,):
         pictures.draw_model(axes, model)
     return axes.figure if ax is None else ax
 
 
 def draw(answer: Any, **options: Any) -> Any:
-    """Draw the figure that shows an answer or a model best; `options` are those of its function here."""
+    """Draw the default figure of an answer or a model; `options` are passed to its function in this module."""
     if isinstance(answer, FreeEnergy):
         if answer.estimate is None:
             return answers({answer.method: (answer.free_energy, *answer.interval)}, **options)
@@ -319,20 +324,20 @@ _FIGURES: dict[type, Callable[..., Any]] = {
 
 
 def answers(values: Mapping[str, tuple[float, float, float]], *, exact: float | None = None, ax: Any = None) -> Any:
-    """Free energies by several ways beside each other: a value (or NaN) with the ends of its range for each name."""
+    """Free energies by several methods: for each name a value (or NaN) and the two ends of its range."""
     with _panels(ax, 1.0 + 0.36 * len(values), legend=False) as (axes,):
         pictures.draw_answers(axes, values, exact)
     return axes.figure if ax is None else ax
 
 
 def save(drawing: Any, path: str | Path) -> None:
-    """Write a figure in the format that the suffix names; PNG without one."""
+    """Write a figure in the format given by the suffix, or as PNG if there is no suffix."""
     suffix = Path(path).suffix.lstrip(".").lower() or "png"
     write_whole(path, lambda file: drawing.savefig(file, format=suffix, dpi=150))
 
 
 def check_format(path: str | Path) -> None:
-    """Raise a ValueError now if the suffix of `path` names no figure format."""
+    """Raise a ValueError if the suffix of `path` is not a figure format."""
     suffix = Path(path).suffix.lstrip(".").lower() or "png"
     if suffix not in FORMATS:
         raise ValueError(f"cannot draw {path}: .{suffix} is not one of {', '.join(FORMATS)}")
@@ -350,13 +355,13 @@ def _value(name: str, value: float, error: float) -> str:
 
 
 def _interval(span: Any, low: float, high: float, label: str) -> None:
-    """Shade an interval, unless it is that of one chain."""
+    """Shade an interval, unless it is infinite because there is only one chain."""
     if math.isfinite(low):
         span(low, high, color=COLOURS[0], alpha=0.25, lw=0, label=label)
 
 
 def _limits(set_limits: Any, values: Sequence[float] | Array) -> None:
-    """Set limits a little outside the values."""
+    """Set the limits of an axis slightly outside the values."""
     low, high = span_of(np.asarray(values))
     margin = 0.05 * (high - low)
     set_limits(low - margin, high + margin)

@@ -1,4 +1,7 @@
-"""What all figures share: one style, and a figure that a notebook shows. Imports matplotlib, so: only when drawing."""
+"""The common style of all figures, and a figure that a notebook displays.
+
+This module imports matplotlib, so it is imported only when a figure is drawn.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +29,12 @@ STYLE: Any = {
     "legend.frameon": False,
     "legend.fontsize": "small",
     "errorbar.capsize": 2.0,
-    "svg.fonttype": "none",  # words stay words
+    "svg.fonttype": "none",  # Text stays text, not outlines.
 }
 
 
 class Canvas(Figure):
-    """A figure that shows itself in a notebook: once, and whether or not pyplot was ever imported."""
+    """A figure that a notebook displays exactly once, whether or not pyplot has been imported."""
 
     def _repr_png_(self) -> bytes:
         file = io.BytesIO()
@@ -40,13 +43,13 @@ class Canvas(Figure):
 
 
 def styled() -> Any:
-    """Return the context in which figures are made."""
+    """Return the style context in which figures are made."""
     return rc_context(STYLE)
 
 
 INLINE: Any = {
     "figure.figsize": (5.6, 4.2),
-    "figure.facecolor": "none",  # the page's own ground shows through, light or dark
+    "figure.facecolor": "none",  # The background of the page, light or dark, shows through.
     "axes.facecolor": "none",
     "savefig.facecolor": "none",
     "svg.hashsalt": "marginalis",
@@ -54,7 +57,7 @@ INLINE: Any = {
 
 
 def inline_svg(figure: Figure) -> str:
-    """Return a figure made for a page of HTML: no names that two figures may share, and black is the page's colour."""
+    """Return a figure as SVG for an HTML page, with unique ids and the text colour of the page instead of black."""
     file = io.StringIO()
     with rc_context({**STYLE, **INLINE}):
         figure.savefig(file, format="svg")

@@ -1,4 +1,4 @@
-"""What all figures are drawn on: panels of a figure of their own, or of the caller's, in one style."""
+"""Panels to draw on, either of a new figure or given by the caller, in the common style."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..checks import shown
 
 
 def figure(rows: int, columns: int, size: tuple[float, float], **shared: Any) -> tuple[Any, Any]:
-    """Return an empty figure and its panels, to be filled within `style`; its size is in inches, 0: as usual."""
+    """Return an empty figure and its panels, to be drawn within `style`; sizes are in inches, 0 is the default."""
     from matplotlib import rcParams
 
     from .canvas import Canvas
@@ -23,7 +23,7 @@ def figure(rows: int, columns: int, size: tuple[float, float], **shared: Any) ->
 
 
 def style() -> Any:
-    """Return the context (``with style():``) in which all figures of the package are made."""
+    """Return the style context (``with style():``) in which all figures of the package are made."""
     try:
         from .canvas import styled
     except ImportError:
@@ -32,7 +32,7 @@ def style() -> Any:
 
 
 def inline_svg(draw: Callable[[], Any]) -> str:
-    """Return the figure that `draw` makes as SVG for a page of HTML, whose colours it takes."""
+    """Return the figure that `draw` makes as SVG for an HTML page, in the colours of the page."""
     with style():
         from .canvas import INLINE, inline_svg, rc_context
 
@@ -42,12 +42,12 @@ def inline_svg(draw: Callable[[], Any]) -> str:
 
 @contextmanager
 def panels(ax: Any, *heights: float, legend: bool = True) -> Iterator[list[Any]]:
-    """Give axes to draw on, one for every height in inches: those of the caller, or those of a figure of their own."""
+    """Yield axes to draw on, one per height in inches: the axes of the caller, or those of a new figure."""
     with style():
         if ax is None:
             drawing, made = figure(len(heights), 1, (0.0, sum(heights)), sharex=True, height_ratios=heights)
             yield list(made[:, 0])
-            if legend:  # above the panels, where it hides nothing
+            if legend:  # The legend is above the panels, where it covers no data.
                 drawing.legend(loc="outside upper center", ncols=2)
             return
         given = [ax] if hasattr(ax, "plot") else list(np.ravel(ax))

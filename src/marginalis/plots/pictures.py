@@ -1,4 +1,4 @@
-"""Pictures of a model, and of answers beside each other."""
+"""Pictures of a model, and of several answers side by side."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..models.forms import Grid, Layers
 from ..models.model import MRF
 from .numbers import bins_of
 
-_NODES, _LINES = 150, 600  # variables and couplings that can be told apart in a picture of a graph
-_CELLS = 400  # rows or columns of a picture of a matrix
-_MAP = "PuOr"  # two colours that all can tell apart, white between them
+_NODES, _LINES = 150, 600  # Most variables and couplings that can be told apart in a picture of a graph.
+_CELLS = 400  # Most rows or columns of a picture of a matrix.
+_MAP = "PuOr"  # A colour map from purple to orange through white, safe for colour-blind readers.
 
 
 def draw_couplings(axes: Any, model: MRF) -> None:
-    """Draw histograms of the couplings and of the fields that are not zero."""
+    """Draw histograms of the non-zero couplings and of the non-zero fields."""
     fields = np.concatenate([model.visible_bias, model.hidden_bias])
     samples = {"coupling": describe.couplings(model), "field": fields[fields != 0.0]}
     used = {name: values for name, values in samples.items() if len(values)}
@@ -36,7 +36,7 @@ def draw_couplings(axes: Any, model: MRF) -> None:
 
 
 def is_graph(model: MRF) -> bool:
-    """Whether the model is drawn as a graph, and not as a matrix."""
+    """Whether the model is drawn as a graph rather than as a matrix."""
     return model.n_variables <= _NODES and model.n_edges <= _LINES
 
 
@@ -48,7 +48,7 @@ def check_size(model: MRF) -> None:
 
 
 def draw_model(axes: Any, model: MRF) -> None:
-    """Draw the graph, or the matrix of couplings."""
+    """Draw the graph of a model, or its matrix of couplings."""
     check_size(model)
     strongest = float(np.abs(describe.couplings(model)).max(initial=0.0)) or 1.0
     if is_graph(model):
@@ -67,7 +67,7 @@ def draw_model(axes: Any, model: MRF) -> None:
 
 
 def draw_answers(axes: Any, answers: Mapping[str, tuple[float, float, float]], exact: float | None) -> None:
-    """Draw values with their ranges (value, low, high), one below the other; a value may be NaN, as between bounds."""
+    """Draw values with their ranges (value, low, high), one below the other. For bounds the value is NaN."""
     for place, (value, low, high) in enumerate(answers.values()):
         colour = COLOURS[0 if place == 0 else 1]
         if np.isfinite([low, high]).all():
@@ -91,7 +91,7 @@ def _dense(matrix: Any) -> Array:
 
 
 def _square(model: MRF) -> Array:
-    """Return all couplings between features in the caller's order."""
+    """Return the matrix of all couplings between features, in the caller's order."""
     v, h = model.callers_features()
     matrix = np.zeros((model.n_features, model.n_features))
     matrix[np.ix_(v, h)] = _dense(model.weights)
@@ -102,7 +102,7 @@ def _square(model: MRF) -> Array:
 
 
 def _draw_graph(axes: Any, model: MRF, strongest: float) -> None:
-    """Draw variables as dots and couplings as lines: their colour is the sign, their width the strength."""
+    """Draw variables as dots and couplings as lines, with the sign as colour and the strength as width."""
     from matplotlib.collections import LineCollection
 
     places = _places(model)
@@ -140,7 +140,7 @@ def _strengths(model: MRF, pairs: Any) -> Array:
 
 
 def _places(model: MRF) -> Array:
-    """Return where to draw each variable, in the caller's order."""
+    """Return the position of each variable in the picture, in the caller's order."""
     n = model.n_variables
     if isinstance(model.layout, Grid) and len(model.layout.shape) == 2:
         rows, columns = np.divmod(np.arange(n), model.layout.shape[1])

@@ -1,4 +1,4 @@
-"""The page of a report, part by part."""
+"""The HTML page of a report, one function per section."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import marginalis.plots as plots  # `from .. import` would ask for all public names, this module among them
+# `from .. import plots` would load all public names and thereby import this module again.
+import marginalis.plots as plots
 
 from ..answers.estimate import Estimate
 from ..display.page import definitions, machine, page, section, table
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def page_of(report: Report) -> bytes:
-    """Return the page."""
+    """Return the HTML page of a report, encoded."""
     parts = {
         "model": ("The model", _model),
         "bounds": ("Bounds from both sides", _bounds),
@@ -32,7 +33,7 @@ def page_of(report: Report) -> bytes:
         "likelihood": ("Likelihood of data", _likelihood),
         "provenance": ("Where it comes from, and how to repeat it", _provenance),
     }
-    if report.estimate is None:  # one reason for all that is missing
+    if report.estimate is None:  # All missing parts have the same reason, so it is given once.
         names = ("model", "exact", "likelihood", "provenance")
         parts = {"estimate": ("No estimate", lambda r: [f"<p>{escaped(r.missing['estimate'])}.</p>"])} | {
             name: part for name, part in parts.items() if name in names
@@ -43,7 +44,7 @@ def page_of(report: Report) -> bytes:
 
 
 def _answer(report: Report) -> str:
-    """Return what is seen first: F, how sure, and all answers on one line of numbers."""
+    """Return the first section: F, its uncertainty, and all answers on one axis."""
     e, exact = report.estimate, report.exact
     lines = [f'<header><p class="faint">Free energy F = −ln Z of</p><h1>{escaped(report.title)}</h1>']
     if exact is not None:
@@ -251,10 +252,10 @@ def _record(e: Estimate) -> dict[str, Any]:
 
 
 def _figure(draw: Callable[[], Any], caption: str) -> str:
-    """Return a figure that takes the colours of the page, or why there is none."""
+    """Return a figure in the colours of the page, or the reason why it cannot be drawn."""
     try:
         picture = plots.inline_svg(draw)
-    except ValueError as error:  # no matplotlib
+    except ValueError as error:  # Matplotlib is not installed.
         return f"<p>No figure: {escaped(str(error))}.</p>"
     return f"<figure>{picture}<figcaption>{escaped(caption)}</figcaption></figure>"
 

@@ -1,4 +1,4 @@
-"""All there is to say about the free energy of one model, on one page that needs nothing else."""
+"""Computes all answers about the free energy of one model and writes them to one self-contained page."""
 
 from __future__ import annotations
 
@@ -28,51 +28,52 @@ from ..options import RunOptions, filled_in, plan_options, takes_options
 from ..planning.choose import is_left_to_us
 from .content import page_of
 
-_TEMPERATURES = 25  # at which the heat capacity is computed
+_TEMPERATURES = 25  # Number of temperatures at which the heat capacity is computed.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report(Displayed):
-    """What the page of `report` says: the answers it is made from, None where there are none."""
+    """The answers on the page of `report`; an answer that is not available is None."""
 
     model: MRF | FactorModel
     estimate: Estimate | None
     bounds: Bounds | None
     thermodynamics: Thermodynamics | None
     exact: ExactLogZ | None
-    exact_curve: ExactCurve | None  # ln Z and heat capacity against β
+    exact_curve: ExactCurve | None  # ln Z and heat capacity against β.
     likelihood: LogLikelihood | None
-    missing: Mapping[str, str]  # why a part is not there
+    missing: Mapping[str, str]  # The reason for each missing part.
     path: Path
     title: str
-    command: str  # that makes it again
-    summed_out: int  # number of variables that are summed out at every step
-    was_free: bool  # whether the path was left to the package, which asks several of them then
+    command: str  # The command or call that makes the page again.
+    summed_out: int  # Number of variables that are summed out at every step.
+    was_free: bool  # Whether the path was left to the package, which then tries several.
 
     @property
     def free_energy(self) -> float:
-        """F: the exact value where there is one, else the estimate."""
+        """F: the exact value if there is one, otherwise the estimate."""
         if self.exact is not None:
             return -float(self.exact)
-        assert self.estimate is not None  # one of both is there
+        assert self.estimate is not None  # There is always an exact value or an estimate.
         return self.estimate.free_energy
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is doubtful about any of it, in words, each said once."""
+        """The warnings of all answers, without duplicates."""
         parts = (self.estimate, self.bounds, self.thermodynamics, self.likelihood)
         return tuple(dict.fromkeys(w for part in parts if part is not None for w in part.warnings))
 
     def remarks(self) -> dict[str, tuple[str, ...]]:
-        """Return those warnings that are about a part other than F itself, by the name of the part."""
+        """Return the warnings that concern a part other than F itself, by the name of the part."""
         b, t = self.bounds, self.thermodynamics
         return {
-            "bounds": () if b is None or b.samples != "approximate" else b.warnings[:1],  # of where the chains start
+            # The first warning of bounds from approximate samples concerns the starting states.
+            "bounds": () if b is None or b.samples != "approximate" else b.warnings[:1],
             "temperature": () if t is None else t.warnings,
         }
 
     def said(self) -> dict[str, tuple[float, float, float]]:
-        """Return F by every way that was taken, with the ends of its range; NaN between bounds."""
+        """Return F by every method used, with the ends of its range; for bounds the value is NaN."""
         found: dict[str, tuple[float, float, float]] = {}
         if self.estimate is not None:
             e = self.estimate
@@ -129,22 +130,22 @@ def report(
     exact_seconds: float = 10.0,
     **options: Unpack[RunOptions],
 ) -> Report:
-    """Write all there is to say about F of a model to one page of HTML: answers, bounds, figures, provenance.
+    """Write an HTML page about the free energy of a model: answers, bounds, figures, provenance.
 
     Parameters
     ----------
     model
-        As in `estimate`; a `FactorModel` that cannot be annealed gets its exact value only.
+        As in `estimate`. For a `FactorModel` that cannot be annealed the page has the exact value only.
     path
-        The file to write; it is tried before the work begins.
+        The file to write. A path that cannot be written raises an error before the computation starts.
     data
-        Rows of visible units: then their log-likelihood is on the page as well.
+        Rows of visible units, whose log-likelihood is added to the page.
     title
-        Name of the model on the page.
+        Title of the page.
     command
-        What to run to make the page again, if that is not this call.
+        The command that makes the page again; by default this call in Python.
     exact_seconds
-        The exact value is computed if that takes no longer.
+        The exact value is computed if it is predicted to take at most this many seconds.
     """
     chosen = filled_in(options)
     seconds = real_number(exact_seconds, "exact_seconds")
@@ -157,7 +158,7 @@ def report(
     if data is None:
         missing["likelihood"] = "no data were given"
     elif isinstance(model, MRF):
-        log_likelihood(model, data, 0.0)  # bad rows are found before the work
+        log_likelihood(model, data, 0.0)  # Invalid rows raise an error before the long computations.
     else:
         raise ValueError("data: a likelihood needs a model with couplings of pairs")
     exact = None
@@ -198,7 +199,7 @@ def report(
 
 
 def _with_pairs(model: Any) -> MRF | FactorModel:
-    """Return a model that can be annealed, or one of factors that cannot."""
+    """Return the model as an `MRF` if it can be annealed, otherwise as a `FactorModel`."""
     model = as_factors(model)
     if isinstance(model, FactorModel):
         model = model.given()
@@ -216,20 +217,20 @@ def _thermal(model: MRF, options: RunOptions, missing: dict[str, str]) -> Thermo
 
 
 def _summed_out(model: MRF, method: str, summed: Any) -> int:
-    """Return how many variables a run sums out."""
+    """Return the number of variables that a run sums out."""
     if method == "ais":
         return 0
     return len(summed) if summed is not None else model.n_visible if method == "mais-h" else model.n_hidden
 
 
 def _taken(door: Callable[..., Any], options: RunOptions) -> Any:
-    """Return those options that a door takes."""
+    """Return the options that a public function accepts."""
     known = inspect.signature(door).parameters
     return {name: value for name, value in options.items() if name in known}
 
 
 def _call(path: str | Path, given: RunOptions, chosen: RunOptions) -> str:
-    """Return the call in Python, with the seed that was taken."""
+    """Return the call in Python, with the seed that was used."""
     options = {**given, "seed": chosen["seed"]}
     words = [f"{name}={shown(value)}" for name, value in options.items() if name not in ("progress", "threads")]
     return f"mg.report({', '.join(['model', repr(str(path)), *words])})"

@@ -1,4 +1,11 @@
-"""The paper's table and figures: run, stopped and resumed at will, and set beside the printed values."""
+"""Studies: the table and figures of the paper, and the calibration of intervals and warnings.
+
+`reproduce` runs the experiments of the paper (`table1`, `ape_temperature`, `size_ratio`, `convergence`; each an
+`Experiment`) and compares them with the printed values. A run can be stopped and resumed, since `store` keeps every
+result. `calibration` checks how often the 95 % intervals cover the exact value, over the models of `families`. The
+package may import all layers below it, up to the figures; only the public names and the command line import it. Read
+`experiment` first, then `table1`.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +35,19 @@ from .table1 import EXPERIMENT as TABLE1
 
 EXPERIMENTS = {e.name: e for e in (TABLE1, APE_TEMPERATURE, SIZE_RATIO, CONVERGENCE)}
 STORE = "results.sqlite"
-_ON_GPU = 0.02  # seconds of a piece, about
-_PROCESSES, _THREADS = 8, 3  # that feed a GPU, and threads of each: processes take turns, so more are no faster
+_ON_GPU = 0.02  # Approximate seconds that a piece of work takes on a GPU.
+_PROCESSES, _THREADS = 8, 3  # Processes that share a GPU, and threads of each; they take turns, so more are no faster.
 
 
 @dataclass(frozen=True)
 class Result:
-    """One experiment, summarised."""
+    """Summary of one experiment."""
 
     experiment: Experiment
     rows: Summary
     figure: Path
     settings: dict[str, Any]
-    seconds: float  # of all runs on the store
+    seconds: float  # Seconds that all runs on the store took.
 
 
 def reproduce(
@@ -59,10 +66,10 @@ def reproduce(
 ) -> list[Result]:
     """Run one of the paper's experiments, or ``"all"`` of them, and write table, figure and report to `out`.
 
-    `experiments` is the number of RBM instances and `chains` is N, by default the paper's. Every result goes to an
-    SQLite file in `out` as it is found; with `resume` a stopped run continues there and ends with the same
-    numbers as one that was never stopped. `engine` and `pool` are those of `estimate`, a piece of work being a task; a
-    GPU is fed by a few processes.
+    `experiments` is the number of RBM instances and `chains` is N; the defaults are those of the paper. Every result is
+    written to an SQLite file in `out` as soon as it is computed. With `resume` a stopped run continues there and ends
+    with the same numbers as an uninterrupted one. `engine` and `pool` are as in `estimate`; each piece of work is one
+    task. With a GPU a few processes share it.
     """
     check_engine(engine)
     one_of(name, (*EXPERIMENTS, "all"), "experiment")
@@ -73,7 +80,8 @@ def reproduce(
     for e in chosen:
         count = whole(e.experiments if experiments is None else experiments, "experiments", 1, 10**6)
         n = whole(e.chains if chains is None else chains, "chains", 1, 10**7)
-        own = {"engine": engine} if needs_gpu(engine) else {}  # its last digits are others than those of the CPU
+        # Results of a GPU differ from those of the CPU in the last digits.
+        own = {"engine": engine} if needs_gpu(engine) else {}
         plans.append((e, count, n, {"seed": seed, "chains": n, **own, **_plain(e.settings)}))
     folder = Path(out)
     tables = [f"{e.name}{end}" for e in chosen for end in (".csv", ".png", *(["-runs.csv"] if export else []))]
@@ -82,7 +90,7 @@ def reproduce(
     try:
         store.begin({e.name: settings for e, _, _, settings in plans}, resume)
         if pool is None and needs_gpu(engine) and here > 1:
-            # what a GPU does of a piece takes less time than Python; but processes that share it take turns
+            # A piece takes less time on the GPU than in Python, so a few processes share the GPU; they take turns.
             pool, threads = min(here, _PROCESSES), _THREADS if threads is None else 1
         work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None}
         results = [_run(store, folder, e, count, n, settings, seed, engine, work) for e, count, n, settings in plans]
@@ -108,7 +116,7 @@ def _run(
     engine: Engine,
     options: dict[str, Any],
 ) -> Result:
-    """Do what is left of an experiment, and summarise all of it."""
+    """Run the remaining pieces of an experiment and summarise all of it."""
     before = _read(store, e, count)
     items = [item for instance in range(count) for item in e.items(instance) if repr(item) not in before.done]
     start = time.perf_counter()
@@ -117,7 +125,7 @@ def _run(
         store.write(e.name, repr(items[number]), rows, time.perf_counter() - start)
 
     with open_session(options, e.name) as session:
-        style()  # loads matplotlib: while the processes of a pool start, and before the work if it is missing
+        style()  # Matplotlib is loaded while the pool starts; an error comes before the work if it is missing.
         measure = partial(_measure, e.name, seed, chains, engine)
         guess = _ON_GPU if needs_gpu(engine) else 5.0
         call_each(measure, items, receive, session.pool, session.threads, session.tick, guess)
@@ -131,12 +139,12 @@ def _run(
 
 
 def _measure(name: str, seed: int, chains: int, engine: Engine, item: tuple[Any, ...], heed: Tick) -> list[Row]:
-    """Measure a piece of an experiment, here or on another machine."""
+    """Measure a piece of an experiment, in this process or on another machine."""
     return EXPERIMENTS[name].measure(item, seed, chains, engine, heed)
 
 
 def _read(store: Store, e: Experiment, count: int, whole: bool = False) -> Contents:
-    """Return what the store holds of `count` instances: every row of the pieces done (all, if `whole`), no other."""
+    """Return the rows of the finished pieces of `count` instances; with `whole`, all pieces must be finished."""
     contents = store.read(e.name, count, e.trials)
     pieces = [(i, item) for i in range(count) for item in e.items(i) if whole or repr(item) in contents.done]
     wanted = {(instance, *key) for instance, item in pieces for key in e.keys(item)}
@@ -156,5 +164,5 @@ def _csv(rows: Summary) -> str:
 
 
 def _plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings as JSON gives them back."""
+    """Return the settings as they are after a round trip through JSON."""
     return {k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()}

@@ -55,7 +55,8 @@ def summarise_ape(columns: Columns) -> Summary:
                 "method": key.method,
                 "mean": ape,
                 "stderr": stderr,
-                "cpu_seconds": float(np.median(known)) if len(known) else None,  # the first one compiles
+                # The median is not affected by the first run, which includes compilation.
+                "cpu_seconds": float(np.median(known)) if len(known) else None,
                 "experiments": len(columns.free_energy[key]),
             }
         )
@@ -63,7 +64,7 @@ def summarise_ape(columns: Columns) -> Summary:
 
 
 def figure(columns: Columns, summary: Summary) -> Any:
-    """APE against 1/T, a panel per K."""
+    """APE against 1/T, with one panel per K."""
     with style():
         drawing, panels = empty_figure(1, 3, (9.0, 3.6), sharey=True)
         for axes, steps in zip(panels[0], STEPS, strict=True):

@@ -1,8 +1,8 @@
-"""Do 95 % intervals hold 95 % of the time, and do the warnings speak where they do not? (docs/calibration.md)
+"""Coverage of the 95 % intervals, and warnings where the coverage is lower (docs/calibration.md).
 
-Chains are independent, so one run of many gives many estimates of N chains. A cell is a kind of model at one setting
-with one method, K and N; its estimates come from several random models with exact ln Z. Populations of chains that are
-resampled count as chains; `calls` judges the answers of whole calls.
+Chains are independent, so one run of many chains gives many estimates of N chains. A cell is a kind of model at one
+setting with one method, K and N; its estimates come from several random models with exact ln Z. With resampling, a
+population takes the place of a chain. `calls` tests the answers of whole calls.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from .families import Case, available, received, sendable
 from .intervals import FAST, SLOW, Sample, chosen
 from .sampling import check_engine, derive
 
-FEWEST = 150  # a cell with fewer estimates is left out
-SHORTEST = 15_000  # chains of one run, whatever the work
-SLOW_REPEATS, SLOW_CHAINS = 60, 1000  # of each model, for the dear intervals
-POPULATION, POPULATIONS = 20, (20, 50)  # chains of one, and how many make an estimate
+FEWEST = 150  # Cells with fewer estimates than this are left out.
+SHORTEST = 15_000  # Smallest number of chains of one run, however long it takes.
+SLOW_REPEATS, SLOW_CHAINS = 60, 1000  # Repeats per model and most chains for the intervals that are slow to compute.
+POPULATION, POPULATIONS = 20, (20, 50)  # Chains of a population, and the numbers of populations of an estimate.
 GOOD = (0.93, 0.97)
-REGIMES = (0.3, 0.6, 1.0, 1.5, 2.0, 3.0, np.inf)  # standard deviation of the log-weights
+REGIMES = (0.3, 0.6, 1.0, 1.5, 2.0, 3.0, np.inf)  # Upper limits of the regimes: standard deviation of the log-weights.
 
 
 class Scale(NamedTuple):
@@ -45,11 +45,11 @@ class Scale(NamedTuple):
     steps: tuple[int, ...]
     chains: tuple[int, ...]
     instances: int
-    repeats: int  # estimates per cell, at most
-    work: int  # chains × steps of one run
-    longest: int  # chains of one run
-    calls: int  # whole calls per model and answer
-    slow: bool  # with the intervals that resample
+    repeats: int  # Largest number of estimates per cell.
+    work: int  # Work of one run, as chains × steps.
+    longest: int  # Largest number of chains of one run.
+    calls: int  # Number of whole calls per model and answer.
+    slow: bool  # Whether the slow intervals, which resample, are included.
 
 
 QUICK = Scale((2, 5, 10, 30), (20, 50, 100, 300), 3, 900, 6_000_000, 300_000, 0, True)
@@ -67,7 +67,7 @@ class Piece(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """Every cell; each interval by regime and N; how often warnings are right, by N and by family; whole calls."""
+    """Results: all cells, coverage by regime and N, warnings by N and by family, and whole calls."""
 
     cells: Summary
     intervals: Summary
@@ -76,7 +76,8 @@ class Calibration(NamedTuple):
     calls: Summary
 
 
-FILES = ("calibration.csv", "intervals.csv", "alarms.csv", "families.csv", "calls.csv")  # of a Calibration
+# File names of the fields of a `Calibration`.
+FILES = ("calibration.csv", "intervals.csv", "alarms.csv", "families.csv", "calls.csv")
 
 
 def calibrate(
@@ -90,10 +91,10 @@ def calibrate(
     full: bool = False,
     progress: bool | Tick = False,
 ) -> Calibration:
-    """Run the study; `repeats` is the number of estimates per cell, where the run is not too long for it.
+    """Run the study; `repeats` is the number of estimates per cell, fewer if the run would be too long.
 
-    `quick` takes two kinds of models at a few settings, and no whole calls; `full` more K, N and models, and beside the
-    interval more of those that were tried. `pool` and `engine` are as in `estimate`: every run is a task.
+    `quick` takes two kinds of models at a few settings and no whole calls. `full` takes more K, N and models, and also
+    tests other intervals. `pool` and `engine` are as in `estimate`; every run is one task.
     """
     check_engine(engine)
     if quick and full:
@@ -136,19 +137,19 @@ def calibrate(
 
 
 def check_repeats(repeats: int) -> int:
-    """Return the number of estimates per cell, if it is one that says anything."""
+    """Return the number of estimates per cell, or raise a ValueError if it is too small."""
     return whole(repeats, "repeats", FEWEST, 10**6)
 
 
 def _join(parts: Sequence[Any]) -> Any:
-    """Concatenate arrays (inside dictionaries, too); keep the first of anything else."""
+    """Concatenate arrays, also inside dictionaries; of anything else keep the first."""
     if isinstance(parts[0], dict):
         return {k: _join([p[k] for p in parts]) for k in parts[0]}
     return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else parts[0]
 
 
 def _measure(scale: Scale, repeats: int, seed: int, engine: Engine, piece: Piece, heed: Tick) -> list[dict[str, Any]]:
-    """Judge every interval on one run: per method and N, what covers ln Z, how wide it is, and what is warned of."""
+    """Test every interval on one run: its coverage, width and warnings, per method and N."""
     case, setting, steps, instance = piece._replace(case=received(piece.case))
     model = case.make(setting, derive(seed, "calibration", case.name, instance) % 2**32)
     chains = max(SHORTEST, min(repeats * scale.chains[-1], scale.longest, scale.work // steps))
@@ -160,10 +161,10 @@ def _measure(scale: Scale, repeats: int, seed: int, engine: Engine, piece: Piece
     session = Session(tick=heed)
     joint, marginal, _ = session.run(plan)
     found["ais"] = joint, scale.chains
-    if marginal is None:  # this engine does not carry it along
+    if marginal is None:  # This engine does not compute both methods in one run.
         marginal = session.run(make(method="mais", chains=chains)).log_weights
     found["mais"] = marginal, scale.chains
-    if 10 <= steps <= 100:  # where there is something to resample, and not too much of it
+    if 10 <= steps <= 100:  # Resampling is tested only for a moderate number of steps.
         number = repeats * POPULATIONS[-1] // 2
         plan = make(chains=number * POPULATION, resample=0.5, populations=number)
         found["resampled"] = session.run(plan).log_weights, POPULATIONS
@@ -180,7 +181,7 @@ def _measure(scale: Scale, repeats: int, seed: int, engine: Engine, piece: Piece
 
 
 def _judge(rows: Array, slow: bool) -> dict[str, Any]:
-    """Rows are estimates; their log-weights are such that ln E[W] = 0."""
+    """Test the intervals of estimates, one per row of log-weights shifted to ln E[W] = 0."""
     sample = Sample(rows)
     ends = {"chosen": chosen(sample)} | {name: f(sample) for name, f in FAST.items()}
     if slow and sample.n <= SLOW_CHAINS:
@@ -198,7 +199,7 @@ def _judge(rows: Array, slow: bool) -> dict[str, Any]:
 
 
 def _ideal(cell: dict[str, Any]) -> float:
-    """Width of an interval that knows the standard deviation of the estimates."""
+    """Width of a normal interval with the true standard deviation of the estimates."""
     return max(3.92 * float(cell["deviation"].mean()) ** 0.5, 1e-12)
 
 
@@ -220,7 +221,7 @@ def _cell(key: tuple[Any, ...], cell: dict[str, Any]) -> dict[str, Any]:
 
 
 def _intervals(cells: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]) -> Summary:
-    """Mean and worst coverage over cells, and the median of their mean widths, by regime and N."""
+    """Mean and lowest coverage over cells, and the median of their mean widths, by regime and N."""
     groups: dict[tuple[float, int, str], list[tuple[float, float]]] = {}
     for key, cell in cells:
         regime = next(x for x in REGIMES if cell["spread"].mean() < x)
@@ -246,7 +247,7 @@ def _intervals(cells: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]) -> Summa
 
 
 def side_by_side(intervals: Summary) -> Summary:
-    """Mean coverage over cells of all N, a row per regime and a column per interval."""
+    """Mean coverage over the cells of all N, with a row per regime and a column per interval."""
     rows = []
     for regime in dict.fromkeys(row["spread_below"] for row in intervals):
         here = [row for row in intervals if row["spread_below"] == regime]
@@ -259,7 +260,7 @@ def side_by_side(intervals: Summary) -> Summary:
 
 
 def _alarms(cells: Summary, *keys: str) -> Summary:
-    """How often warnings are right, by these keys; a cell is quiet if at most half of its estimates are warned of."""
+    """Rates of true, false and missed warnings by these keys; a cell is quiet if at most half of its estimates warn."""
     groups: dict[tuple[Any, ...], Summary] = {}
     for cell in cells:
         groups.setdefault(tuple(cell[key] for key in keys), []).append(cell)
@@ -284,8 +285,10 @@ def _alarms(cells: Summary, *keys: str) -> Summary:
                 "outside": sum(not inside(rate, count) for rate, count in zip(found, counts, strict=True)),
                 "worst": min(found, default=None),
                 "best": max(found, default=None),
-                "false_alarms": float(np.mean(false)) if false else None,  # where the coverage is good all the same
-                "missed_alarms": float(np.mean(missed)) if missed else None,  # where it is below 93 %
+                # Rate of warnings in cells with good coverage.
+                "false_alarms": float(np.mean(false)) if false else None,
+                # Rate of estimates without a warning in cells with a coverage below 93 %.
+                "missed_alarms": float(np.mean(missed)) if missed else None,
                 "worst_silent_miss": max(cell["silent_miss"] for cell in here),
             }
         )
@@ -293,18 +296,18 @@ def _alarms(cells: Summary, *keys: str) -> Summary:
 
 
 def inside(rate: float, count: int, sigmas: float = 3.0) -> bool:
-    """Tell if a coverage found in `count` estimates lies in 93–97 %, but for its binomial error."""
+    """Whether a coverage measured on `count` estimates is within 93–97 %, up to its binomial error."""
     noise = sigmas * (0.95 * 0.05 / count) ** 0.5
     return GOOD[0] - noise <= rate <= GOOD[1] + noise
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder for the tables, or say at once that nothing can be written there."""
+    """Make the folder for the tables, or raise an error if nothing can be written there."""
     atomic.make_folder(folder, *FILES)
 
 
 def write(result: Calibration, folder: Path) -> None:
-    """Write the tables as CSV; one that is empty is not written."""
+    """Write the tables as CSV; empty tables are left out."""
     for name, rows in zip(FILES, result, strict=True):
         if not rows:
             continue

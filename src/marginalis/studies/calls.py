@@ -1,7 +1,7 @@
-"""Whole calls against exact values: do the answers hold that do not come from the weights of plain chains?
+"""Coverage of answers of whole calls that are not computed from the weights of plain chains.
 
-The default call and `tolerance=`, which choose path and steps by themselves; Bennett's estimate from exact samples; the
-errors of the heat capacity.
+Tested against exact values are the default call and `tolerance=`, which choose path and steps, Bennett's estimate from
+exact samples, and the errors of the heat capacity.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .families import Case, received, sendable
 from .sampling import derive
 
 TOLERANCE = 0.2
-BENNETT = 30, 50  # steps, chains each way
-BENNETT_GROUPS = 20  # for every call: they come from one run
-HEAT = 100, 200  # steps, chains
+BENNETT = 30, 50  # Steps, and chains in each direction.
+BENNETT_GROUPS = 20  # Groups of chains, each one estimate; they come from one run.
+HEAT = 100, 200  # Steps and chains of the runs for the heat capacity.
 
-Verdict = tuple[bool, bool]  # held, warned
+Verdict = tuple[bool, bool]  # Whether the interval covers the exact value, and whether the answer has warnings.
 
 
 def judge_calls(
@@ -43,9 +43,9 @@ def judge_calls(
     pool: Any = None,
     engine: Engine = "auto",
 ) -> Summary:
-    """Return, for every answer and family, how many of its intervals hold, and how many are warned of.
+    """Return for every answer and family the coverage of the intervals and the rate of warnings.
 
-    Two settings of every family, the middle and the last, and `runs` seeds of each.
+    The calls are made at two settings of every family, the middle and the last, with `runs` seeds each.
     """
     jobs = [
         (name, case, setting)
@@ -72,7 +72,7 @@ def judge_calls(
 
 
 def _verdicts(runs: int, seed: int, engine: Engine, job: tuple[str, Any, float], heed: Tick) -> list[Verdict]:
-    """Make the calls of one answer to one model."""
+    """Compute one kind of answer for one model with all seeds."""
     name, case, setting = job[0], received(job[1]), job[2]
     model = case.make(setting, derive(seed, "calls", case.name) % 2**32)
     own = derive(seed, "calls", name, case.name, setting) % 2**32
@@ -102,7 +102,7 @@ def _estimates(model: MRF, runs: int, options: Any, tolerance: float | None) -> 
 
 
 def _bennett(model: MRF, runs: int, options: Any) -> Iterator[Verdict]:
-    """Bennett's estimate from groups of chains of one long run; none where there are no exact samples."""
+    """Bennett's estimate from groups of chains of one long run; empty if the model has no exact samples."""
     free_energy = -exact_log_z(model, threads=1)
     steps, chains = BENNETT
     whole = bound(model, steps=steps, chains=chains * runs * BENNETT_GROUPS, **options)
@@ -120,7 +120,7 @@ def _bennett(model: MRF, runs: int, options: Any) -> Iterator[Verdict]:
 
 
 def _heat_capacity(model: MRF, runs: int, options: Any) -> Iterator[Verdict]:
-    """C ± 1.96 errors, against the second derivative of the exact ln Z."""
+    """The heat capacity ± 1.96 errors, compared with the second derivative of the exact ln Z."""
     beta = 1.0 / model.temperature
     h = 2e-3 * beta
     at = [exact_log_z(replace(model, temperature=1.0 / (beta + k * h)), threads=1) for k in (-2, -1, 0, 1, 2)]

@@ -1,4 +1,4 @@
-"""APE against the number of steps, for Gibbs and for Roussel's sampling (the paper's figs. K_gauss, K_hp)."""
+"""APE against the number of steps, for Gibbs and for Roussel's transitions (the paper's figs. K_gauss, K_hp)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODELS = ("gaussian", "hopfield")
 INV_T = (2.0, 20.0)
 STEPS = (10, 30, 100, 300, 1000)
 METHODS = ("ais", "ais+mh", "mais", "mais+mh")
-TIMED = 8  # instances whose mAIS also runs alone, to know its CPU time
+TIMED = 8  # Instances on which mAIS also runs alone, to measure its CPU time.
 
 
 def items(instance: int) -> list[tuple[Any, ...]]:
@@ -44,7 +44,7 @@ def measure(item: tuple[Any, ...], seed: int, chains: int, engine: Engine, tick:
             found = sample_rows(
                 model, setting, steps, ("ais", "mais"), own, chains, transition=transition, engine=engine, tick=tick
             )
-            if instance < TIMED:  # the same seed: the same numbers, and the time of mAIS alone
+            if instance < TIMED:  # The same seed gives the same numbers, and now the time of mAIS alone.
                 alone = sample_rows(
                     model, setting, steps, ("mais",), own, chains, transition=transition, engine=engine, tick=tick
                 )
@@ -54,7 +54,7 @@ def measure(item: tuple[Any, ...], seed: int, chains: int, engine: Engine, tick:
 
 
 def figure(columns: Columns, summary: Summary) -> Any:
-    """APE against K (above) and against CPU time (below), a column per model and temperature."""
+    """APE against K (top row) and against CPU time (bottom row), with a column per model and temperature."""
     with style():
         drawing, panels = empty_figure(2, 4, (12.0, 6.6), sharey="col")
         cases = [(model, inv_t) for model in MODELS for inv_t in INV_T]

@@ -1,4 +1,4 @@
-"""What an experiment is: pieces of work, how each is measured, and how results become rows and a figure."""
+"""An experiment: its pieces of work, how each is measured, and how results become a table and a figure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Summary = list[dict[str, Any]]
 
 
 class Key(NamedTuple):
-    """What all instances of a column have in common."""
+    """A column of the results: the properties that all its instances share."""
 
     model: str
     hidden: int
@@ -28,21 +28,21 @@ class Key(NamedTuple):
 
 
 def keys_of(model: str, hidden: int, inv_t: float, steps: Sequence[int], methods: Sequence[str]) -> list[Key]:
-    """Return the columns of one model: the exact value, and every method with every K."""
+    """Return the columns of one model: the exact value, and each method with each K."""
     estimates = [Key(model, hidden, inv_t, k, method) for k in steps for method in methods]
     return [Key(model, hidden, inv_t, 0, "exact"), *estimates]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Mean F over the trials, and mean CPU seconds, one entry per instance."""
+    """Results by column: the mean F over the trials and the mean CPU seconds, one entry per instance."""
 
     free_energy: dict[Key, Array]
     seconds: dict[Key, Array]
 
     @classmethod
     def of(cls, means: Sequence[tuple[Any, ...]]) -> Columns:
-        """Gather what `Store.read` returns."""
+        """Sort the rows of `Store.read` into columns."""
         free: dict[Key, list[float]] = {}
         seconds: dict[Key, list[float]] = {}
         for _, model, hidden, inv_t, steps, method, value, cost in means:
@@ -72,17 +72,17 @@ class Experiment:
 
     name: str
     title: str
-    experiments: int  # instances by default
-    chains: int  # N by default
+    experiments: int  # Default number of instances.
+    chains: int  # Default number of chains N.
     settings: dict[str, Any]
-    items: Callable[[int], list[tuple[Any, ...]]]  # the pieces of work of one instance
-    keys: Callable[[tuple[Any, ...]], list[Key]]  # the columns that a piece fills
-    # (piece, seed, chains, engine, what hears of progress)
+    items: Callable[[int], list[tuple[Any, ...]]]  # Returns the pieces of work of one instance.
+    keys: Callable[[tuple[Any, ...]], list[Key]]  # Returns the columns that a piece fills.
+    # The arguments are the piece, the seed, the number of chains, the engine and the progress callback.
     measure: Callable[[tuple[Any, ...], int, int, Engine, Tick], list[Row]]
     summarise: Callable[[Columns], Summary]
     figure: Callable[[Columns, Summary], Any]
-    text: str  # what the paper shows and what to look for, for the report
-    trials: int = 1  # of every estimate
+    text: str  # Text of the report: what the paper shows and what to look for.
+    trials: int = 1  # Number of trials of every estimate.
 
 
 def mean_and_error(x: Array) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""The kinds of random models with exact ln Z on which intervals and warnings are judged (docs/calibration.md)."""
+"""Families of random models with exact ln Z, used to test intervals and warnings (docs/calibration.md)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ..models.model import MRF
 logger = logging.getLogger("marginalis")
 
 INV_T = (0.5, 1.0, 2.0, 4.0, 8.0, 20.0)
-_BATCH, _RATE = 20, 0.05  # of the training
+_BATCH, _RATE = 20, 0.05  # Batch size and learning rate of the training.
 
 
 class Case(NamedTuple):
-    """A kind of random model, and the values of its parameter."""
+    """A family of random models and the values of its parameter."""
 
     name: str
     parameter: str
@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
 
 def sendable(case: Case, pool: object) -> Any:
-    """Return a case as it goes to a pool: by its name, since its function cannot travel."""
+    """Return a case in the form sent to a pool: its name, since its function cannot be pickled."""
     return case if pool is None else case.name
 
 
@@ -72,7 +72,7 @@ def _potts(temperature: float, seed: int) -> MRF:
 
 
 def _first_order(ratio: float, seed: int) -> MRF:
-    """8-state Potts model on a ring of five columns, T in units of the transition of the infinite lattice."""
+    """8-state Potts model on a ring of five columns; T is in units of the transition of the infinite lattice."""
     transition = 1.0 / math.log1p(math.sqrt(8.0))
     return grids.potts_grid((6 + seed % 3, 5), 8, periodic=(False, True), temperature=ratio * transition)
 
@@ -84,7 +84,7 @@ def _tree(temperature: float, seed: int) -> MRF:
 
 
 def _graph(temperature: float, seed: int) -> MRF:
-    """Gaussian couplings on a graph where every spin has four neighbours: triangles, odd rings and all."""
+    """Gaussian couplings on a graph with odd cycles where every spin has four neighbours."""
     rng = np.random.default_rng(seed)
     edges = list(nx.random_regular_graph(4, 20, seed=seed).edges)
     return from_edges(edges, coupling=rng.normal(size=len(edges)), temperature=temperature)
@@ -93,8 +93,8 @@ def _graph(temperature: float, seed: int) -> MRF:
 def switching(strength: float, seed: int, visible: int = 64, features: int = 2) -> MRF:
     """RBM of spins against 0/1 features that switch on at the end of the path.
 
-    Hidden unit j has the weights of a pattern and the bias that makes both its states equally likely with all others
-    off. For every β < 1 the state with the pattern has next to no weight.
+    Hidden unit j has the weights of a pattern and the bias that makes both its states equally likely if all others are
+    off. For every β < 1 the state with the pattern has almost no weight.
     """
     rng = np.random.default_rng(seed)
     patterns = np.sign(rng.normal(size=(features, visible)))
@@ -106,7 +106,7 @@ def switching(strength: float, seed: int, visible: int = 64, features: int = 2) 
 
 @cache
 def _digits_data() -> Array | None:
-    """Scikit-learn's 8×8 digits as zeros and ones; None where scikit-learn is not installed."""
+    """The 8×8 digits of scikit-learn as zeros and ones, or None if scikit-learn is not installed."""
     try:
         from sklearn.datasets import load_digits
     except ImportError:
@@ -153,7 +153,7 @@ CASES = (
 
 
 def available() -> tuple[Case, ...]:
-    """Return the kinds of models that can be made here; says which are left out."""
+    """Return the families that can be made here and report those that are left out."""
     if _digits_data() is not None:
         return CASES
     logger.warning("the family digits is left out: it needs scikit-learn (pip install scikit-learn)")

@@ -1,4 +1,4 @@
-"""Intervals of ln E[W] that were tried beside `confidence.interval`; each row of log-weights is one estimate."""
+"""Alternatives to `confidence.interval` for ln E[W]; each row of log-weights is one estimate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..statistics import confidence
 
 Ends = tuple[Array, Array]
 
-MISS = 0.025  # on either side
+MISS = 0.025  # Probability that an interval misses on either side.
 RESAMPLES = 499
 
 
@@ -36,19 +36,19 @@ class Sample:
 
     @cached_property
     def skewness(self) -> Array:
-        """Of the weights; 0 if they are all equal."""
+        """Skewness of the weights, 0 if they are all equal."""
         d = self.w - self.mean[:, None]
         squares = d * d
         s = np.sqrt(squares.mean(axis=1))
         return (squares * d).mean(axis=1) / np.where(s > 0.0, s, 1.0) ** 3
 
     def about(self, low: Array, high: Array) -> Ends:
-        """Ends in units of the mean weight, as ends of ln E[W]."""
+        """Convert ends in units of the mean weight to ends for ln E[W]."""
         return self.log_mean + np.log(np.maximum(low, MISS)), self.log_mean + np.log(np.maximum(high, MISS))
 
 
 def chosen(x: Sample) -> Ends:
-    """`confidence.interval`, the package's own."""
+    """The interval of the package, `confidence.interval`."""
     ends = np.array([confidence.interval(row) for row in x.log_weights])
     return ends[:, 0], ends[:, 1]
 
@@ -82,7 +82,7 @@ def johnson(x: Sample) -> Ends:
 
 
 def hall(x: Sample) -> Ends:
-    """Hall's monotone cubic (1992) with t quantiles, without what `confidence.interval` adds to it."""
+    """Hall's monotone cubic (1992) with t quantiles, without the additions of `confidence.interval`."""
     return _hall(x, x.skewness, x.t)
 
 
@@ -94,7 +94,7 @@ def _hall(x: Sample, skewness: Array, t: Array | float) -> Ends:
 
 
 def hall_tails(x: Sample) -> Ends:
-    """`confidence.interval` without what the bulk of the log-weights adds to it."""
+    """`confidence.interval` without the contribution of the bulk of the log-weights."""
     d = x.w - x.mean[:, None]
     squares = d * d
     variance = np.maximum(squares.mean(axis=1), 1e-300)
@@ -105,7 +105,7 @@ def hall_tails(x: Sample) -> Ends:
 
 
 def lognormal(x: Sample) -> Ends:
-    """Gaussian log-weights (work): mean + variance/2, with Cox's variance."""
+    """Interval for Gaussian log-weights (work): mean + variance/2, with Cox's variance."""
     variance = x.log_weights.var(axis=1, ddof=1)
     middle = x.log_weights.mean(axis=1) + variance / 2.0
     reach = x.t * np.sqrt(variance / x.n + variance**2 / (2.0 * (x.n - 1)))
@@ -128,12 +128,12 @@ def pareto(x: Sample) -> Ends:
 def empirical_likelihood(x: Sample) -> Ends:
     """Owen's empirical likelihood of the mean weight, with t² for χ².
 
-    At the ends the chains' probabilities are ∝ 1/(s ± w) for the s at which the likelihood ratio meets its limit;
-    s is found by bisection of its logarithm.
+    At the ends the probabilities of the chains are ∝ 1/(s ± w), for the s at which the likelihood ratio reaches its
+    limit; ln s is found by bisection.
     """
     ends = []
     for sign in (1.0, -1.0):
-        edge = x.w.min(axis=1) if sign > 0 else -x.w.max(axis=1)  # s must exceed −edge
+        edge = x.w.min(axis=1) if sign > 0 else -x.w.max(axis=1)  # s is larger than −edge.
         low, high = np.full(len(x.w), -30.0), np.full(len(x.w), 30.0)
         for _ in range(40):
             middle = (low + high) / 2.0
@@ -148,7 +148,7 @@ def empirical_likelihood(x: Sample) -> Ends:
 
 @cache
 def _counts(n: int) -> Array:
-    """How often each chain is drawn in each resample."""
+    """Return how often each chain is drawn in each resample."""
     return np.random.default_rng(0).multinomial(n, np.full(n, 1.0 / n), size=RESAMPLES).astype(float)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def write_report(results: Sequence[Result], path: Path) -> None:
-    """Write the page."""
+    """Write the HTML page."""
     links = "".join(f'<a href="#{r.experiment.name}">{escaped(r.experiment.title)}</a>' for r in results)
     text = page(
         "Marginalized AIS, reproduced",

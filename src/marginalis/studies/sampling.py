@@ -1,4 +1,4 @@
-"""What the experiments share: their models, their seeds, and free energies of many trials from one run."""
+"""Common parts of the experiments: models, seeds, and free energies of many trials from one run."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Setting(NamedTuple):
 
 
 def check_engine(engine: object) -> None:
-    """Raise a ValueError, before any work, if an engine is none or has no GPU to run on."""
+    """Raise a ValueError, before any work, if an engine does not exist or there is no GPU for it."""
     one_of(engine, ENGINES, "engine")
     if needs_gpu(engine):
         open_device()
 
 
 def derive(seed: int, *words: Any) -> int:
-    """Return a 64-bit seed for a purpose; different words give unrelated seeds."""
+    """Return a 64-bit seed derived from a seed and words; different words give independent seeds."""
     text = "/".join(map(str, (seed, *words)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
@@ -72,8 +72,8 @@ def sample_rows(
 ) -> list[Row]:
     """Free energies of `trials` independent trials of N = `chains`, by AIS, mAIS-V, or both along one path.
 
-    The trials are consecutive chains of one run, so that its set-up is paid once. The seconds are CPU
-    seconds of one trial; those of mAIS are not known when it comes along with AIS.
+    The trials are consecutive chains of one run, so there is only one set-up. The seconds are CPU seconds of one trial;
+    those of mAIS are unknown if it is computed together with AIS.
     """
     method: Method = "ais" if "ais" in methods else "mais-v"
     plan = make_plan(

@@ -39,7 +39,7 @@ def measure(item: tuple[Any, ...], seed: int, chains: int, engine: Engine, tick:
             model = make_model("size-ratio", seed, setting)
             rows.append(exact_row(model, setting))
             for steps in STEPS:
-                for method in ("ais", "mais"):  # r compares two separate runs
+                for method in ("ais", "mais"):  # The ratio r compares two separate runs.
                     own = derive(seed, "size-ratio", method, instance, alpha, inv_t, steps)
                     rows += sample_rows(model, setting, steps, (method,), own, chains, engine=engine, tick=tick)
     return rows
@@ -75,7 +75,7 @@ def summarise(columns: Columns) -> Summary:
 
 
 def figure(columns: Columns, summary: Summary) -> Any:
-    """Densities of ln r: temperatures down, K across, a line per α."""
+    """Densities of ln r, with a row per temperature, a column per K and a line per α."""
     with style():
         from matplotlib import colormaps
 

@@ -1,7 +1,7 @@
-"""A store that loses nothing: one row per (experiment, instance, setting, method, trial) in an SQLite file.
+"""A store of results: one row per (experiment, instance, setting, method, trial) in an SQLite file.
 
-The rows of one piece of work are written in one transaction with a mark that it is done, so a run killed at
-any moment leaves whole pieces only, and two runs on one file at worst do a piece twice.
+The rows of one piece of work are written in one transaction together with a mark that the piece is done. A run killed
+at any moment therefore leaves whole pieces only, and two runs on one file at worst compute a piece twice.
 """
 
 from __future__ import annotations
@@ -42,18 +42,19 @@ class Row(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What a store holds of an experiment."""
+    """The results of one experiment in a store."""
 
-    done: set[str]  # pieces of work
-    means: list[tuple[Any, ...]]  # instance, model, hidden, inv_t, steps, method, mean F over trials, mean seconds
-    seconds: float  # that all runs took, up to the last piece of each
+    done: set[str]  # Names of the finished pieces of work.
+    # The columns are instance, model, hidden, inv_t, steps, method, mean F over trials and mean seconds.
+    means: list[tuple[Any, ...]]
+    seconds: float  # Seconds that all runs took, each up to its last piece.
 
 
 class Store(Database):
     """The results of one or more experiments."""
 
-    # thousands of small pieces would wait for the disk longer than they take to run; a killed run loses none of them,
-    # and what a power cut takes with it is done again
+    # Waiting for the disk after each of thousands of small pieces would take longer than computing them. A killed run
+    # loses nothing, and pieces lost in a power failure are computed again.
     synchronous = "NORMAL"
 
     def __init__(self, path: Path) -> None:
@@ -65,7 +66,7 @@ class Store(Database):
         columns = len(COLUMNS) + 1
         marks = f"({','.join('?' * columns)})"
         with self.access("BEGIN IMMEDIATE") as db:
-            # many rows to a statement: between two of them Python lets other threads run, which takes longer than a row
+            # A statement has many rows, as a switch of threads between two statements takes longer than a row.
             most = db.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // columns
             for first in range(0, len(rows), most):
                 some = rows[first : first + most]
@@ -79,7 +80,7 @@ class Store(Database):
             )
 
     def read(self, name: str, experiments: int, trials: int) -> Contents:
-        """Return what is on disk (not in the memory of this connection) of the first instances of an experiment."""
+        """Return the results of the first instances of an experiment as they are on disk."""
         with self.access("BEGIN", fresh=True) as db:
             done = {item for (item,) in db.execute("SELECT item FROM done WHERE name = ?", (name,))}
             (seconds,) = db.execute("SELECT TOTAL(seconds) FROM time WHERE name = ?", (name,)).fetchone()

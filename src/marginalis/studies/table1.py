@@ -1,4 +1,4 @@
-"""Table I: the true free energy per variable beside the trial averages of AIS and mAIS."""
+"""Table I: the true free energy per variable and the trial averages of AIS and mAIS."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HIDDEN, TRIALS = 40, 30
 INV_T = (0.2, 0.4, 0.8, 1.0, 2.0, 4.0, 8.0)
 STEPS = (10, 30, 60)
 PRINTED_RBMS = 1000
-# The paper's Table I: 1/T: true, then AIS and mAIS for K = 10, 30, 60.
+# Values of the paper's Table I by 1/T: the true one, then AIS and mAIS for K = 10, 30, 60.
 PRINTED = {
     0.2: (-0.69759, (-0.69759, -0.69759, -0.69759), (-0.69759, -0.69759, -0.69759)),
     0.4: (-0.71084, (-0.71083, -0.71084, -0.71084), (-0.71084, -0.71084, -0.71084)),
@@ -31,8 +31,8 @@ PRINTED = {
     4.0: (-1.95593, (-1.93328, -1.95345, -1.95545), (-1.95143, -1.95535, -1.95575)),
     8.0: (-3.80281, (-3.70846, -3.78813, -3.79920), (-3.78087, -3.79925, -3.80186)),
 }
-_LINEAR = 1e-5  # errors below it are drawn on a linear scale
-_ROUNDING = 1e-5 / math.sqrt(12)  # of a number printed with five decimals
+_LINEAR = 1e-5  # Errors below this are drawn on a linear scale.
+_ROUNDING = 1e-5 / math.sqrt(12)  # Standard error due to rounding of a number printed with five decimals.
 
 
 def items(instance: int) -> list[tuple[Any, ...]]:
@@ -55,7 +55,7 @@ def measure(item: tuple[Any, ...], seed: int, chains: int, engine: Engine, tick:
 
 
 def printed(key: Key) -> float:
-    """Return the paper's number."""
+    """Return the value printed in the paper."""
     true, ais, mais = PRINTED[key.inv_t]
     if key.method == "exact":
         return true
@@ -65,7 +65,7 @@ def printed(key: Key) -> float:
 def summarise(columns: Columns) -> Summary:
     """Mean f and mean error f̂ − f with standard errors over the RBMs, and z against the printed values.
 
-    The printed means carry the sampling error of their own 1000 RBMs, taken to be of the same size.
+    The printed means have the sampling error of 1000 other RBMs, which is assumed to be of the same size.
     """
     n = VISIBLE + HIDDEN
     rows = []
@@ -99,9 +99,9 @@ def summarise(columns: Columns) -> Summary:
 
 
 def _z(difference: float, n: int, *errors: float) -> float:
-    """Return a difference in standard errors, or its like with the same probability if few RBMs leave these unsure.
+    """Return the normal z value with the same probability as a difference divided by its standard error.
 
-    The standard error is that of n RBMs, so that the ratio follows Student's t with n − 1 degrees of freedom.
+    The standard error comes from n RBMs, so the ratio follows Student's t with n − 1 degrees of freedom.
     """
     t = difference / math.hypot(*errors)
     tail = float(stdtr(n - 1, -abs(t))) if n > 1 else math.nan
@@ -122,9 +122,9 @@ def figure(columns: Columns, summary: Summary) -> Any:
                 p = [r["printed_error"] for r in rows]
                 axes.plot(x, p, "x", ms=7, color=colour, label=f"{name}, in the paper")
             axes.set(xscale="log", xlabel="inverse temperature 1/T", title=f"K = {steps}")
-            axes.set_yscale("symlog", linthresh=_LINEAR)  # errors change sign, and most printed ones are 0
+            axes.set_yscale("symlog", linthresh=_LINEAR)  # Errors change sign, and most printed ones are 0.
             axes.set(yticks=(0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1), ylim=(-_LINEAR, 0.2))
-            labelled = [x for x in INV_T if x != 0.8]  # which would touch that of 1
+            labelled = [x for x in INV_T if x != 0.8]  # The label of 0.8 would touch that of 1.
             axes.set_xticks(labelled, [f"{x:g}" for x in labelled])
             axes.minorticks_off()
         panels[0, 0].set_ylabel("mean error of f")
