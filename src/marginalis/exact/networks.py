@@ -28,6 +28,7 @@ Factor = tuple[tuple[int, ...], Array]
 
 ENTRIES_PER_SECOND = 1e8  # Of elimination, a cautious figure.
 AT_ONCE = 0.5  # Seconds of elimination for which no better way is looked for.
+_REDUCTION = 3e-4  # Seconds that reduction takes for each variable.
 _BOUND = 4.0  # Variables with tables of up to 2^4 entries are summed out before the search; larger ones disturb it.
 _SEARCH = 2.0  # Seconds of the search for an order, at most,
 _SEARCH_SHARE = 0.1  # and this fraction of the time that the best known order takes.
@@ -81,7 +82,7 @@ def faster_ways(
 ) -> list[NetworkWay]:
     """Return the ways of `network_ways`, given the simple one."""
     begin = time.thread_time()
-    if simple.seconds <= AT_ONCE or jit_is_off():
+    if simple.seconds <= AT_ONCE + _REDUCTION * len(cards) or jit_is_off():
         return [simple]
     from .contraction import contract  # kernels, which take time to import
 
