@@ -1,7 +1,8 @@
-"""ln Z of every model of a sequence, a training run say, from one population of chains carried through all of them.
+"""ln Z of every model of a sequence, a training run say, from one run through all of them.
 
-The chains are annealed to the first model and go on from each to the next; their weights so far estimate Z_t/Z_0
-without bias at every model. Pilots say how many steps lie between two neighbours. Populations are resampled on the way.
+The chains are annealed to the first model and then from each model to the next. Their accumulated weights estimate
+Z_t/Z_0 without bias at every model. Pilots choose the number of steps between two neighbours. The chains are resampled
+in populations on the way.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ from .curve import LogZRows
 from .record import Answer, Record, finite, plain_name
 
 _NOT_HERE = ("summed", "schedule")
+# Pilots have this many chains, this many steps between two neighbours, and this many steps to the first model.
 _PILOT_CHAINS, _PILOT_STEPS, _FIRST_STEPS = 64, 4, 32
-_VARIANCE = 0.05  # of ln w between two neighbours that the steps are chosen for
-_FEWEST, _MOST = 2, 1000  # steps between two neighbours
+_VARIANCE = 0.05  # The steps between two neighbours are chosen for this variance of ln w.
+_FEWEST, _MOST = 2, 1000  # Least and largest number of steps between two neighbours.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,11 +47,11 @@ class Along(LogZRows, Answer):
     Errors of neighbouring values are correlated, so differences are more precise than the values themselves.
     """
 
-    log_weights: Array  # [model, population]; Z_0 left out
+    log_weights: Array  # [model, population]; Z_0 is not included.
     log_z0: float
     record: Record
     models: tuple[MRF, ...]
-    names: tuple[Any, ...]  # of the models: their numbers, or those of the updates that they come from
+    names: tuple[Any, ...]  # Names of the models: their numbers, or those of the updates that they come from.
     unseen: float = 0.0
     _is_table = True
 
@@ -72,7 +74,7 @@ class Along(LogZRows, Answer):
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What is doubtful, in words."""
+        """Reasons to doubt the values, as sentences."""
         doubtful = [name for name, x in zip(self.names, self.weights, strict=True) if x.warnings]
         if not doubtful:
             return ()
@@ -109,10 +111,11 @@ class Along(LogZRows, Answer):
 def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOptions]) -> Along:
     """Return ln Z of every model of a sequence of models of the same variables, from one run.
 
-    The models come in a list, or by name, as `load_updates` has them. `log_likelihood` takes the answer.
+    The models are a list, or a mapping from names to models as `load_updates` returns. `log_likelihood` accepts the
+    result.
 
-    `steps` are those to the first model; they are chosen by a pilot if they are not given, as those between two
-    neighbours always are. The chains are resampled in populations unless `resample=False`.
+    `steps` is the number of steps to the first model; a pilot chooses it by default. Pilots always choose the steps
+    between two neighbours. The chains are resampled in populations unless `resample=False`.
     """
     if not isinstance(models, list | tuple | Mapping) or not models:
         raise ValueError("models must be a list of at least one model, or a mapping from names to models")
@@ -150,7 +153,7 @@ def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOption
 
 
 def _on_one_split(models: list[MRF]) -> list[MRF]:
-    """Return the models with the same variables summed out."""
+    """Return the models, arranged so that the same variables are summed out in all of them."""
     result = models[:1]
     for t, model in enumerate(models[1:], start=1):
         first, same = shared_split(result[0], model)
@@ -161,7 +164,7 @@ def _on_one_split(models: list[MRF]) -> list[MRF]:
 
 
 def _between(a: MRF, b: MRF, steps: int, first: Plan, given: PlanOptions, t: int) -> Plan:
-    """Return the plan from model t − 1 to model t: method and chains of the first run, uniforms of its own."""
+    """Return the plan from model t − 1 to model t, with method and chains of the first run and new random numbers."""
     options = given.copy()
     options["base"], options["steps"] = coupled_base(a, b), steps
     options["method"] = first.method_name  # type: ignore[typeddict-item]
@@ -177,7 +180,7 @@ def _carry(plan: Plan, session: Session) -> tuple[Array, Array, Array]:
 
 
 def _steps_to(model: MRF, given: PlanOptions, session: Session) -> int:
-    """Return how many steps to take to the first model, from what a few chains see of the way."""
+    """Return the number of steps to the first model, chosen from a pilot run."""
     options = given.copy()
     options["steps"] = _FIRST_STEPS
     log_weights, _ = _pilot(make_plan(model, keep_whole=True, **options), None, session)
@@ -185,18 +188,18 @@ def _steps_to(model: MRF, given: PlanOptions, session: Session) -> int:
 
 
 def _pilot(plan: Plan, states: Array | None, session: Session) -> tuple[Array, Array]:
-    """Run a few chains of a plan from a stream of their own; return their log-weights and states."""
+    """Run a few chains of a plan with random numbers of their own; return their log-weights and states."""
     few = plan.pilot(PILOT, _PILOT_CHAINS, start=states)
     return _carry(few, session.for_pilot(few))[:2]
 
 
 def _enough(log_weights: Array, steps: int) -> int:
-    """Return the steps that bring the variance of ln w, which goes with one over them, down to what is wanted."""
+    """Return the number of steps for a variance of `_VARIANCE`; it is inversely proportional to the steps."""
     return int(np.clip(np.ceil(float(log_weights.var()) * steps / _VARIANCE), _FEWEST, _MOST))
 
 
 def _pilot_steps(sequence: list[MRF], first: Plan, given: PlanOptions, session: Session) -> list[int]:
-    """Return how many steps to take between neighbours, from what a few chains see of each gap."""
+    """Return the number of steps between each two neighbours, chosen from a pilot run through all models."""
     steps: list[int] = []
     states = None
     for t, model in enumerate(sequence):

@@ -1,4 +1,4 @@
-"""Log-weights and samples as ArviZ has them: an InferenceData, or the DataTree of its newer versions."""
+"""Log-weights and samples in the format of ArviZ: an InferenceData, or a DataTree in its newer versions."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from .samples import Samples
 
 
 def to_arviz(answer: Any) -> Any:
-    """Return samples or the log-weights of a run for ArviZ, which must be installed.
+    """Convert samples or the log-weights of a run for ArviZ, which must be installed.
 
     Parameters
     ----------
     answer
-        What `sample` returned: the group ``posterior`` has ``x`` with the dimensions chain, draw and feature, one chain
-        of independent draws, and the labels as coordinates. Or what `estimate` returned: the group ``sample_stats`` has
-        ``log_weight`` with the dimensions chain and draw, an independent weight a chain; `log_z` and the like are
-        attributes.
+        The result of `sample`: the group ``posterior`` then holds ``x`` with the dimensions chain, draw and feature. It
+        has one chain of independent draws, and the labels as coordinates. Or the result of `estimate`: the group
+        ``sample_stats`` then holds ``log_weight`` with the dimensions chain and draw, one independent weight per chain;
+        `log_z` and related numbers are attributes.
 
     Returns
     -------
     arviz.InferenceData | xarray.DataTree
-        As the installed version has it.
+        The type depends on the installed version of ArviZ.
     """
     if not isinstance(answer, Samples | Estimate):
         raise ValueError(f"answer is {a_kind(answer)}; it must be what sample or estimate returned")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some versions warn of the next one when they are imported
+        warnings.simplefilter("ignore")  # Some versions issue a warning about the next version on import.
         try:
             arviz = importlib.import_module("arviz")
         except ImportError:

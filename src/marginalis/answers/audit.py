@@ -1,8 +1,9 @@
-"""Whether samples of some sampler are those of a model: at which inverse temperature, and how far from Boltzmann.
+"""Comparison of given samples with the Boltzmann distribution of a model, and their effective inverse temperature.
 
-Along P_β(x) ∝ exp(−βH(x)) the likelihood of samples is highest where their mean energy is that of the model: the
-effective inverse temperature. ⟨H⟩ against β is had from one annealing run. Pseudo-likelihood, which needs no run, is
-the check: for samples of P_β both estimate the same β. So does the spread of the energies, which must be the model's.
+Among the distributions P_β(x) ∝ exp(−βH(x)) the likelihood of the samples is largest where their mean energy equals
+that of the model. This β is the effective inverse temperature; ⟨H⟩ against β comes from an annealing run. Two checks
+follow: the pseudo-likelihood, which needs no run, must give the same β, and the variance of the energies must be that
+of the model.
 """
 
 from __future__ import annotations
@@ -29,47 +30,50 @@ from .energies import Rows
 from .record import Answer, Record, finite
 from .thermodynamics import Thermodynamics, thermodynamics
 
-# β of the first run, in units of the guess.
+# Inverse temperatures of the first run, in units of the guess.
 _COARSE = (0.0, 0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0, 1.15, 1.35, 1.6, 2.0, 2.5, 3.0)
-_GUESSES = 1 / 3, 3.0  # Least and largest guess, in units of the model's own β: pseudo-likelihood may run away.
+# Least and largest guess, in units of the model's own β; the pseudo-likelihood alone may diverge.
+_GUESSES = 1 / 3, 3.0
 _COARSE_CHAINS = 500  # Chains of the first run, which only brackets β.
-_FINE = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])  # β of the second run, in steps about the root of the first.
+# Inverse temperatures of the second run, in steps about the root found by the first.
+_FINE = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
 _LEAST_STEP, _WIDEST_STEP = 2e-3, 0.04  # Least and largest step of the second run, relative to β.
-_TRIES = 6  # How often the points of a run are moved.
-_CHAINS = (1000, 10_000)  # Fewest and most chains of the second run; as many as samples between.
-_SMALL = 0.05  # Divergence in nats below which it is taken to second order in the difference of β.
-_FAR = 3.3  # Standard errors from which on a check fails: one in a thousand by chance.
-_OPTIONS = ("base", "first_chain", "resample", "populations", "checkpoint", "schedule", "summed")  # not taken here
+_TRIES = 6  # The points of a run are moved at most this many times.
+_CHAINS = (1000, 10_000)  # Limits of the number of chains of the second run, which is otherwise that of samples.
+_SMALL = 0.05  # Below this divergence, in nats, its expansion to second order in the difference of β is used.
+_FAR = 3.3  # A check fails beyond this many standard errors; one in a thousand does so by chance.
+# Options that audit lacks.
+_OPTIONS = ("base", "first_chain", "resample", "populations", "checkpoint", "schedule", "summed")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit(Answer):
-    """The effective inverse temperature of samples, and what speaks against their being Boltzmann's at it.
+    """The effective inverse temperature of samples, and checks whether they follow the Boltzmann distribution.
 
-    Energies H are those of the model without its temperature; β stands in the place of 1/T.
+    Energies H are those of the model without its temperature; β takes the place of 1/T.
     """
 
-    beta: float  # where the likelihood is highest
+    beta: float  # maximum of the likelihood
     stderr: float
     nominal: float  # 1/T of the model
-    pseudo_beta: float | None  # where the pseudo-likelihood is highest; infinite if the samples are local minima
+    pseudo_beta: float | None  # maximum of the pseudo-likelihood; infinite if the samples are local minima
     pseudo_stderr: float | None
-    pseudo_z: float | None  # slope of the pseudo-likelihood at β in standard errors; None of visible variables alone
+    pseudo_z: float | None  # its slope at β in standard errors; None if only visible variables are given
     samples: int
     energy: float  # mean of the samples
     energy_error: float
     model_energy: float  # mean under the model at its own temperature
     model_energy_error: float
     spread: float  # standard deviation of the energy of the samples
-    model_spread: float  # of the model at β
+    model_spread: float  # the same of the model at β
     spread_z: float | None  # difference of the variances in standard errors
     log_z: float  # at β
     log_z_error: float
-    kl_nominal: float  # Kullback–Leibler divergence of P at β from P at the model's own temperature
-    bounds: Bounds | None  # of F at β, the reverse chains starting from the samples
-    kl_at_least: float | None  # lower bound of the divergence of the samples' law from P at β
+    kl_nominal: float  # Kullback–Leibler divergence of P at β from P at the temperature of the model
+    bounds: Bounds | None  # bounds of F at β; the reverse chains start from the samples
+    kl_at_least: float | None  # lower bound of the divergence of the distribution of the samples from P at β
     kl_error: float | None
-    curve: Thermodynamics  # around β
+    curve: Thermodynamics  # a few points around β
     record: Record
     run_warnings: tuple[str, ...]
 
@@ -86,12 +90,12 @@ class Audit(Answer):
 
     @property
     def p_nominal(self) -> float:
-        """Probability of a β so far from the model's by chance."""
+        """Two-sided p-value of the hypothesis that the samples have the temperature of the model."""
         return float(2.0 * ndtr(-abs(self.nominal_z)))
 
     @property
     def objections(self) -> tuple[str, ...]:
-        """What speaks against the samples' being Boltzmann's at β, or at any β."""
+        """Checks that failed: evidence that the samples are not Boltzmann samples at β, or at any β."""
         found = []
         if self.pseudo_z is not None and abs(self.pseudo_z) > _FAR:
             found.append(
@@ -110,7 +114,7 @@ class Audit(Answer):
 
     @property
     def verdict(self) -> str:
-        """Return the answer in one sentence."""
+        """The result in one sentence."""
         digits = decimals(self.stderr)
         at = f"β = {self.beta:.{digits}f} ± {self.stderr:.{digits}f}"
         if self.objections:
@@ -125,7 +129,7 @@ class Audit(Answer):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is doubtful about the answer, in words."""
+        """Reasons to doubt the result, as sentences."""
         return self.run_warnings
 
     def to_dict(self) -> dict[str, Any]:
@@ -193,19 +197,19 @@ def audit(model: Any, samples: Any, *, bounds: bool = True, **options: Unpack[Ru
     Parameters
     ----------
     model
-        As in `estimate`, of discrete variables.
+        A model as for `estimate`; all variables must be discrete.
     samples
-        Independent samples: a dimod ``SampleSet``, a data frame, or rows in the order of ``model.labels``; of all
-        variables, or of the visible ones, which are then compared by their marginal law and without a check by
-        pseudo-likelihood.
+        Independent samples: a dimod ``SampleSet``, a data frame, or rows in the order of ``model.labels``. They are
+        samples of all variables, or of the visible ones. The latter are compared with their marginal distribution,
+        without the check by pseudo-likelihood.
     bounds
         Bound F at the effective temperature from both sides, with the samples as the start of the reverse chains.
 
     Raises
     ------
     ValueError
-        Fewer than 20 samples, constant ones, ones of other variables or values, or ones whose energies no β of 0 or
-        more can explain.
+        If there are fewer than 20 samples, if they are all equal, if their variables or values are not those of the
+        model, or if no β ≥ 0 can explain their energies.
     """
     begin = time.perf_counter()
     chosen = filled_in(options, leave_out=_OPTIONS)
@@ -228,7 +232,7 @@ def audit(model: Any, samples: Any, *, bounds: bool = True, **options: Unpack[Ru
     sampling = float(a.std(ddof=1)) / math.sqrt(n)
     stderr = math.hypot(sampling, u_error) / information
     pseudo_z = None
-    if pseudo is not None:  # its slope at β, less what the error of β does to it
+    if pseudo is not None:  # The slope at β, corrected for the error of β.
         score, curvature = rows.slopes(beta)
         ratio = float(curvature.mean()) / information
         spread = math.hypot(float((score + ratio * a).std(ddof=1)) / math.sqrt(n), ratio * u_error)
@@ -275,7 +279,7 @@ def audit(model: Any, samples: Any, *, bounds: bool = True, **options: Unpack[Ru
 
 
 def _located(model: MRF, rows: Rows, guess: float, given: Any) -> tuple[float, Thermodynamics]:
-    """Return β where the mean energy is that of the samples, and a curve of few points about it from one run."""
+    """Return the β at which the mean energy is that of the samples, and a curve of a few points around it."""
     few = {**given, "chains": min(given.get("chains") or _COARSE_CHAINS, _COARSE_CHAINS)}
     for _ in range(_TRIES):
         coarse = _curve(model, guess * np.array(_COARSE), few)
@@ -288,7 +292,7 @@ def _located(model: MRF, rows: Rows, guess: float, given: Any) -> tuple[float, T
     k = max(1, int(np.flatnonzero(excess <= 0.0)[0]))
     slope = (excess[k] - excess[k - 1]) / (coarse.betas[k] - coarse.betas[k - 1])
     beta = float(coarse.betas[k] - excess[k] / slope)
-    if excess[0] > 0.0:  # a curve through all points is closer than the chord
+    if excess[0] > 0.0:  # A smooth curve through all points is more accurate than the chord.
         beta = float(brentq(PchipInterpolator(coarse.betas, excess), coarse.betas[k - 1], coarse.betas[k]))
     a, _ = rows.energies(max(beta, 0.0))
     error = float(a.std(ddof=1)) / math.sqrt(len(a)) / abs(slope)
@@ -298,14 +302,14 @@ def _located(model: MRF, rows: Rows, guess: float, given: Any) -> tuple[float, T
             "more explains them; is the sign of the model right?"
         )
     chains = given.get("chains") or int(np.clip(len(a), *_CHAINS))
-    floor = 0.5 * error if beta < 3.0 * error else 0.0  # near β = 0 a step is no share of β
+    floor = 0.5 * error if beta < 3.0 * error else 0.0  # Near β = 0 a step cannot be a fraction of β.
     step = max(beta, 0.0) * _WIDEST_STEP
     for _ in range(_TRIES):
         step = max(step, floor, 1e-6 * rows.nominal)
         center = max(beta, 2.0 * step)
         curve = _curve(model, center + step * _FINE, {**given, "chains": chains})
         excess = _excess(rows, curve)
-        fit = Polynomial.fit(curve.betas, excess, 2)  # which evens out the noise of the points
+        fit = Polynomial.fit(curve.betas, excess, 2)  # The fit smooths the noise of the points.
         beta = _root(fit, curve.betas)
         error = math.hypot(float(a.std(ddof=1)) / math.sqrt(len(a)), float(curve.energy_error.max()))
         error /= max(abs(float(fit.deriv()(beta))), 1e-300)
@@ -329,7 +333,7 @@ def _curve(model: MRF, betas: Array, given: Any) -> Thermodynamics:
 
 
 def _excess(rows: Rows, curve: Thermodynamics) -> Array:
-    """Return by how much the energy of the model exceeds that of the samples at each β: it falls with β."""
+    """Return the energy of the model minus that of the samples at each β; it decreases with β."""
     return np.array([u - float(rows.energies(b)[0].mean()) for b, u in zip(curve.betas, curve.energy, strict=True)])
 
 
@@ -347,7 +351,7 @@ def _root(fit: Any, betas: Array) -> float:
 
 
 def _at(curve: Thermodynamics, name: str, beta: float) -> float:
-    """Return a quantity of the curve at β: of errors the largest, of others by a polynomial along the points."""
+    """Return a quantity of the curve at β by a polynomial fit; for an error, the largest of the curve."""
     values = getattr(curve, name)
     if name.endswith("error"):
         return float(values.max())
@@ -355,13 +359,13 @@ def _at(curve: Thermodynamics, name: str, beta: float) -> float:
 
 
 def _divergence(ahead: float, log_ratio: float, energy: float, variance: float) -> float:
-    """Return the divergence of P at β from P at β + `ahead`; to second order where noise would drown the difference."""
+    """Return the divergence of P at β from P at β + `ahead`; to second order if it is small compared with the noise."""
     second = 0.5 * variance * ahead * ahead
     return second if second < _SMALL else max(0.0, log_ratio + ahead * energy)
 
 
 def _variance(curve: Thermodynamics, beta: float) -> float:
-    """Return the variance of the energy at β: C/β², which at β = 0 is not told by C."""
+    """Return the variance of the energy at β, interpolated from C/β² at the positive β."""
     positive = curve.betas > 0.0
     x, y = curve.betas[positive], curve.heat_capacity[positive] / curve.betas[positive] ** 2
     return float(np.interp(beta, x, y))

@@ -1,8 +1,8 @@
 """Bounds of the free energy from both sides, and Bennett's estimate between them.
 
 The forward process estimates Z/Z_0 without bias and the reverse process (eq. reverse_process), started from
-samples of the model itself, estimates Z_0/Z without bias. Both means are those of non-negative numbers, so
-Markov's inequality bounds F from both sides with a stated confidence and no assumption about their spread.
+samples of the model itself, estimates Z_0/Z without bias. Weights are not negative, so Markov's inequality bounds F
+from both sides with a stated confidence and without assumptions about the variance of the weights.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from ..statistics.resampling import systematic
 from .estimate import Estimate, run_plan
 from .record import Answer, Record, finite
 
-DISAGREEMENT = 2.5  # of the two directions, in widths of their intervals, that is worth a warning
-MIN_CHAINS = 10
-_ROUNDING = 1e-5  # relative, of log-weights
-_NOT_HERE = ("resample", "populations")  # Bennett compares single chains with their reverse
-MIN_OVERLAP = 20.0  # effective chains below which Bennett's error is no error bar
+DISAGREEMENT = 2.5  # The two directions may differ by this many widths of their intervals without a warning.
+MIN_CHAINS = 10  # Bennett's error needs at least this many chains in each direction.
+_ROUNDING = 1e-5  # Differences of ln Z below this fraction of it are taken as rounding.
+_NOT_HERE = ("resample", "populations")  # Bennett's method needs independent single chains.
+MIN_OVERLAP = 20.0  # Bennett's error is unreliable below this effective number of overlapping chains.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Bounds(Answer):
-    """F between two bounds that hold together with probability `confidence`, and an estimate of it."""
+    """Two bounds of F that hold together with probability `confidence`, and an estimate of F."""
 
     forward: Estimate
-    reverse_log_weights: Array  # of chains from the target to the base: their mean weight estimates Z_0/Z
-    samples: str  # where the reverse chains start: "given", "exact, by …" or "approximate"
+    reverse_log_weights: Array  # for chains from the target to the base; their mean weight estimates Z_0/Z
+    samples: str  # source of the states that the reverse chains start from: "given", "exact, by …" or "approximate"
     confidence: float
-    record: Record  # of the forward run, with the time that both took
+    record: Record  # record of the forward run, with the time of both runs
 
     @property
     def is_certified(self) -> bool:
@@ -65,12 +65,12 @@ class Bounds(Answer):
 
     @cached_property
     def lower(self) -> float:
-        """Lower bound of F, wrong with probability at most (1 − confidence)/2 if the samples are the model's."""
+        """Lower bound of F, wrong with probability at most (1 − confidence)/2 if the samples follow the model."""
         return markov_bound(self.reverse_log_weights, (1.0 - self.confidence) / 2.0) - self.forward.log_z0
 
     @cached_property
     def reverse_free_energy(self) -> float:
-        """F by the reverse chains alone; E of it is at most F, as E of `forward.free_energy` is at least F."""
+        """F from the reverse chains alone; its expectation is at most F, that of `forward.free_energy` at least F."""
         return log_mean_exp(self.reverse_log_weights) - self.forward.log_z0
 
     @cached_property
@@ -79,36 +79,36 @@ class Bounds(Answer):
 
     @property
     def is_two_sided(self) -> bool:
-        """Whether `free_energy` rests on both directions.
+        """Whether `free_energy` uses both directions.
 
-        Samples that were made from the forward chains know no more than these, and Bennett's error bar, which takes
-        them for samples of the model, hardly ever holds: then the forward chains alone speak.
+        Approximate samples are made from the forward chains and add no information. Bennett's error, which assumes
+        samples of the model, is then too small, so that only the forward chains are used.
         """
         return self.samples != "approximate"
 
     @property
     def free_energy(self) -> float:
-        """F by Bennett's acceptance ratio, from both directions; of approximate samples by the forward one alone."""
+        """F by Bennett's acceptance ratio from both directions; from the forward chains if samples are approximate."""
         return self._bennett.difference - self.forward.log_z0 if self.is_two_sided else self.forward.free_energy
 
     @property
     def log_z(self) -> float:
-        """ln Z = −F, as `free_energy`."""
+        """ln Z = −F, with F from `free_energy`."""
         return -self.free_energy
 
     @property
     def stderr(self) -> float:
-        """Standard error of `free_energy`: by Bennett's formula, or that of the forward chains."""
+        """Standard error of `free_energy`, by Bennett's formula or from the forward chains."""
         return max(self._bennett.stderr, self.forward.unseen) if self.is_two_sided else self.forward.stderr
 
     @property
     def overlap(self) -> float:
-        """Effective number of chains that Bennett's estimate rests on, in the direction with the fewer of them."""
+        """Effective number of chains that contribute to Bennett's estimate, in the direction that has fewer of them."""
         return self._bennett.overlap
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Interval of F about `free_energy` with the same confidence: for a normal error, or the forward chains'."""
+        """Interval of F with the same confidence, for a normal error of `free_energy` or from the forward chains."""
         if not self.is_two_sided:
             return self.forward.interval_at(self.confidence)
         unseen = unseen_reach(self.forward.unseen, self.confidence)
@@ -117,7 +117,7 @@ class Bounds(Answer):
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What is doubtful about these bounds, in words."""
+        """Reasons to doubt these bounds, as sentences."""
         found = []
         if self.samples == "approximate":
             found.append(
@@ -213,16 +213,17 @@ def bound(
     Parameters
     ----------
     model
-        As in `estimate`.
+        A model as for `estimate`.
     samples
         Independent samples of the model for the reverse chains to start from: rows of visible features, or a pair
-        (visible, hidden) of such arrays. Without them they are drawn exactly where that is affordable (an
-        enumerable side, a graph of low width, Gaussians); else the forward chains' ends are resampled by weight
-        and equilibrated, and what rests on them is labelled approximate.
+        (visible, hidden) of such arrays. By default they are drawn exactly if that is affordable (an enumerable side, a
+        graph of low width, Gaussians). Otherwise the final states of the forward chains are resampled by weight and
+        equilibrated, and the lower bound is marked as approximate.
     confidence
-        Probability with which both bounds hold at once.
+        Probability that both bounds hold together.
     equilibration
-        Moves under the target that approximate samples take before the reverse run; as many as steps by default.
+        Number of moves under the target that approximate samples make before the reverse run; by default the number
+        of steps.
     """
     level = real_number(confidence, "confidence")
     if not 0.0 < level < 1.0:
@@ -238,12 +239,12 @@ def bound(
         start, source = _samples(plan, samples)
         moves = plan.steps if equilibration is None else whole(equilibration, "equilibration", 0, 2**31)
         recorder = None
-        if source == "approximate":  # the ends of the chains are wanted
+        if source == "approximate":  # The reverse run needs the final states of the chains.
             recorder = Recorder([plan.steps], plan.chains.count, the_states, plan.path.width)
         forward = run_plan(plan, session.part(0.0, 0.5), recorder)
         if recorder is not None:
             start = _resampled(forward.log_weights, recorder.values[0], plan.chains.seed)
-        if start is None:  # all of it is summed exactly
+        if start is None:  # The whole model is summed exactly.
             return _bounds(forward, -forward.log_weights, source, level, begin)
         back = plan.reversed(start, moves if source == "approximate" else 0)
         reverse = run_plan(back, session.part(0.5, 1.0)).log_weights
@@ -255,7 +256,7 @@ def _bounds(forward: Estimate, reverse: Array, source: str, level: float, begin:
 
 
 def _samples(plan: Plan, samples: Any) -> tuple[Array | None, str]:
-    """Return states of the sampled side for the reverse chains, if there are any yet, and where they come from."""
+    """Return the states of the sampled side that the reverse chains start from, if known already, and their source."""
     if plan.path.part is None:
         return None, "exact"
     if samples is not None:
@@ -265,7 +266,7 @@ def _samples(plan: Plan, samples: Any) -> tuple[Array | None, str]:
 
 
 def _given(plan: Plan, samples: Any) -> Array:
-    """Return the states of the sampled side in given samples; a hidden side that is not given is drawn from P(h|v)."""
+    """Return the states of the sampled side in given samples; a missing hidden side is drawn from P(h|v)."""
     pair = isinstance(samples, tuple) and len(samples) == 2 and all(np.ndim(side) == 2 for side in samples)
     model, natural = plan.path.model, plan.path.model.natural
     table = visible_table(model, samples[0] if pair else samples, "samples")
@@ -290,6 +291,6 @@ def _given(plan: Plan, samples: Any) -> Array:
 
 
 def _resampled(log_weights: Array, states: Array, seed: int) -> Array:
-    """Draw as many states as there are in proportion to their weights."""
+    """Resample the states in proportion to their weights; their number stays the same."""
     u = uniforms(stream(seed, REVERSE), np.zeros(1, dtype=np.uint64), 0, TARGET, 1)
     return states[systematic(confidence.relative_weights(log_weights)[None], u)[0]]

@@ -1,4 +1,4 @@
-"""ln Z along the way."""
+"""ln Z(β) along the annealing path."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .record import Written, finite
 class LogZRows:
     """ln Z of several distributions, from a row of log-weights for each."""
 
-    log_weights: Array  # [distribution, chain]; Z_0 left out
+    log_weights: Array  # [distribution, chain]; Z_0 is not included.
     log_z0: float
-    unseen: float  # as in `Estimate`
-    ess_of: str  # what has a log-weight each: chains, or populations
+    unseen: float  # See `Estimate.unseen`.
+    ess_of: str  # What a log-weight belongs to: "chains" or "populations".
 
     @cached_property
     def weights(self) -> tuple[Weights, ...]:
@@ -52,19 +52,19 @@ class LogZRows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Curve(LogZRows, Written, Displayed):
-    """ln Z(β) along the way from the base to the model, from the weights of the chains after each step.
+    """ln Z(β) along the path from the base to the model, from the weights of the chains after each step.
 
-    Z(β) belongs to the P_β in between; with a uniform base that is the model at temperature T/β.
+    Z(β) is that of the intermediate distribution P_β; with a uniform base this is the model at temperature T/β.
     """
 
     betas: Array
-    log_weights: Array  # [step, chain]; Z_0 left out
+    log_weights: Array  # [step, chain]; Z_0 is not included.
     log_z0: float
     unseen: float = 0.0
     ess_of = "chains"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return ln Z(β) as plain data: a row for each β."""
+        """Return ln Z(β) as plain data, with one row for each β."""
         columns = zip(self.betas, self.log_z, self.stderr, self.intervals, strict=True)
         rows = [
             {
@@ -89,7 +89,7 @@ class Curve(LogZRows, Written, Displayed):
         return sketch.line(self.betas, self.log_z, about="ln Z against β")
 
     def __add__(self, other: Curve) -> Curve:
-        """Return the curve from the chains of both, which must have the same steps."""
+        """Return the curve from the chains of both curves, which must have the same steps."""
         if not np.array_equal(self.betas, other.betas):
             raise ValueError("cannot join curves recorded at different steps")
         both = np.concatenate([self.log_weights, other.log_weights], axis=1)

@@ -1,4 +1,4 @@
-"""ln Z_b − ln Z_a along the direct path between two models of the same variables, from both ends."""
+"""ln Z_b − ln Z_a along the direct path between two models of the same variables, with chains in both directions."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from ..statistics.resampling import systematic
 from .estimate import run_plan
 from .record import Answer, Record, finite
 
-_NOT_HERE = ("base", "resample", "populations", "summed")
-_DEFAULT_STEPS = 200
-MIN_OVERLAP = 20.0
+_NOT_HERE = ("base", "resample", "populations", "summed")  # Options that this function lacks.
+_DEFAULT_STEPS = 200  # Steps between the two models.
+MIN_OVERLAP = 20.0  # Bennett's error is unreliable below this effective number of overlapping chains.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Difference(Answer):
     """ln Z_b − ln Z_a by Bennett's acceptance ratio, from chains that go from a to b and from b to a."""
 
-    forward_log_weights: Array  # from samples of a to b: their mean weight estimates Z_b/Z_a
-    reverse_log_weights: Array  # from samples of b to a: Z_a/Z_b
-    samples: tuple[str, str]  # where the chains start, at a and at b: "exact, by …" or "approximate"
+    forward_log_weights: Array  # for chains from samples of a to b; their mean weight estimates Z_b/Z_a
+    reverse_log_weights: Array  # for chains from samples of b to a; their mean weight estimates Z_a/Z_b
+    samples: tuple[str, str]  # sources of the states at a and at b: "exact, by …" or "approximate"
     record: Record
-    start_log_weights: tuple[Array | None, Array | None] = (None, None)  # of states that were annealed to a and to b
-    rounding: float = 0.0  # what it may have done to all weights alike
-    unseen: float = 0.0  # as in `Estimate`
+    start_log_weights: tuple[Array | None, Array | None] = (None, None)  # for states annealed to a and to b
+    rounding: float = 0.0  # possible common error of all log-weights by rounding
+    unseen: float = 0.0  # see `Estimate.unseen`
 
     @cached_property
     def _bennett(self) -> Bennett:
@@ -55,7 +55,7 @@ class Difference(Answer):
 
     @property
     def is_certified(self) -> bool:
-        """Whether the chains are known to have started from independent samples of both models."""
+        """Whether all chains started from exact independent samples of the two models."""
         return all(weights is None for weights in self.start_log_weights)
 
     @property
@@ -70,7 +70,7 @@ class Difference(Answer):
 
     @property
     def overlap(self) -> float:
-        """Effective number of chains that the estimate rests on, in the direction with the fewer of them."""
+        """Effective number of chains that contribute to the estimate, in the direction that has fewer of them."""
         return self._bennett.overlap
 
     @property
@@ -90,7 +90,7 @@ class Difference(Answer):
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What is doubtful about it, in words."""
+        """Reasons to doubt the estimate, as sentences."""
         annealed = {end: x for end, x in zip("ab", self.start_log_weights, strict=True) if x is not None}
         found = []
         if annealed:
@@ -143,9 +143,9 @@ class Difference(Answer):
 def difference(a: Any, b: Any, **options: Unpack[RunOptions]) -> Difference:
     """Return ln Z_b − ln Z_a of two models of the same variables, along the direct path between them.
 
-    Chains go both ways, from samples of each model: exact ones where they can be had, else the ends of chains that
-    were annealed to it, resampled by weight; then the answer says so, and has no bounds. Steps are those between the
-    two models, 200 by default.
+    Chains run in both directions and start from samples of each model. The samples are exact if possible; otherwise
+    they are the final states of chains annealed to the model, resampled by weight. In that case there is a warning, and
+    there are no bounds. `steps` is the number of steps between the two models, 200 by default.
     """
     chosen = filled_in(options, leave_out=_NOT_HERE)
     begin = time.perf_counter()
@@ -172,7 +172,7 @@ def difference(a: Any, b: Any, **options: Unpack[RunOptions]) -> Difference:
 
 
 def _samples(model: MRF, plan: Plan, session: Session, end: int) -> tuple[Array, Array | None, str]:
-    """Return states of the sampled side at one end of the path, their log-weights, and where they come from."""
+    """Return states of the sampled side at one end of the path, their log-weights, and their source."""
     turned = model.transposed() if plan.path.is_turned else model
     seed = stream(stream(plan.chains.seed, REVERSE), 16 + end)
     drawn = sample_visible(turned, seed, plan.chains.numbers)
@@ -196,5 +196,5 @@ def _samples(model: MRF, plan: Plan, session: Session, end: int) -> tuple[Array,
 
 
 def _ancestors(log_weights: Array) -> NDArray[np.int64]:
-    """Return which states to copy so that each is there in proportion to its weight."""
+    """Return the numbers of the states to copy, each in proportion to its weight."""
     return systematic(relative_weights(log_weights)[None], np.full((1, 1), 0.5))[0]

@@ -13,19 +13,19 @@ from ..checks import Array
 from ..models.data import split_rows, visible_table
 from ..models.model import MRF
 
-FEWEST_SAMPLES = 20  # Below, neither the errors nor the tests mean anything.
-_FLAT = 1e-9  # Information about β, times β², below which the pseudo-likelihood has no maximum.
+FEWEST_SAMPLES = 20  # With fewer samples neither errors nor tests are meaningful.
+_FLAT = 1e-9  # If the information about β times β² falls below this, the pseudo-likelihood has no maximum.
 
 
 class PseudoLikelihood(NamedTuple):
-    """Where the pseudo-likelihood is highest."""
+    """Maximum of the pseudo-likelihood."""
 
     beta: float
     stderr: float
 
 
 class Rows:
-    """Samples of a model, and what their likelihood needs; energies are those at temperature 1."""
+    """Samples of a model with their energies and likelihoods; energies are those at temperature 1."""
 
     def __init__(self, model: MRF, visible: Array, hidden: Array | None) -> None:
         hot = replace(model, temperature=1.0)
@@ -33,7 +33,7 @@ class Rows:
 
     @classmethod
     def of(cls, model: MRF, samples: Any) -> Rows:
-        """Return the samples, or raise a ValueError that says what is wrong with them."""
+        """Return the checked samples, or raise a ValueError that describes what is wrong."""
         table = visible_table(model, samples, "samples")
         rows = np.asarray(table.toarray() if sp.issparse(table) else table, dtype=np.float64)
         visible, hidden = split_rows(model, rows, argument="samples")
@@ -56,7 +56,7 @@ class Rows:
         return rows
 
     def energies(self, beta: float) -> tuple[Array, Array]:
-        """Return the energy of every sample, its mean over what was not sampled at β, and the variance of that."""
+        """Return the mean energy of every sample over hidden variables that are not given, at β, and its variance."""
         m = self.model.natural
         v, slope = self.visible, m.hidden_bias + self.visible @ m.weights
         a = m.offset + v @ m.visible_bias
@@ -69,7 +69,7 @@ class Rows:
         return -(a + (slope * m.hidden_units.mean(fields)).sum(axis=1)), inner
 
     def slopes(self, beta: float) -> tuple[Array, Array]:
-        """Return of every sample the derivative of Σ ln P_β(x_i | the rest) by β, and minus the second derivative."""
+        """Return the derivative of Σ ln P_β(x_i | the rest) by β for every sample, and minus the second derivative."""
         m, v, h = self.model.natural, self.visible, self.hidden
         assert h is not None
         on_v, on_h = m.visible_bias + h @ m.weights.T, m.hidden_bias + v @ m.weights
@@ -83,9 +83,9 @@ class Rows:
         return score, curvature
 
     def pseudo_likelihood(self) -> PseudoLikelihood:
-        """Return where the pseudo-likelihood, which is concave, is highest; infinity where it has no maximum.
+        """Return the maximum of the concave pseudo-likelihood, or infinity if it has none.
 
-        It has none if every variable of nearly every sample is the one that its neighbours favour.
+        There is no maximum if in nearly every sample each variable has the value that its neighbours favour.
         """
         information = float(self.slopes(0.0)[1].mean())
         if information == 0.0:

@@ -1,4 +1,4 @@
-"""From log-weights to an answer with error bars."""
+"""The free energy and its error bars from the log-weights of a run."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ class Estimate(Answer):
     Z is estimated without bias; F is not: E[F̂] ≥ F (eq. F_AIS_bound).
     """
 
-    weights: Weights  # of each chain, or of each population where chains are resampled
+    weights: Weights  # one weight per chain, or per population if chains are resampled
     record: Record
     fingerprint: str
-    curve: Curve | None = None  # ln Z(β) along the way, if it was recorded
-    notes: tuple[str, ...] = ()  # what else there is to warn of
-    hints: tuple[str, ...] = ()  # what else to know: not kept in files
+    curve: Curve | None = None  # ln Z(β) along the path, if recorded
+    notes: tuple[str, ...] = ()  # warnings that do not follow from the weights
+    hints: tuple[str, ...] = ()  # remarks that are not stored in files
 
     @property
     def log_weights(self) -> Array:
-        """ln W (or ln Λ) of each chain or population; Z_0 is left out."""
+        """ln W (or ln Λ) of each chain or population, without Z_0."""
         return self.weights.log_weights
 
     @property
     def log_z0(self) -> float:
-        """ln Z_0 of the distribution that the path starts from."""
+        """ln Z_0 of the base, the distribution that the path starts from."""
         return self.weights.log_z0
 
     @property
     def rounding(self) -> float:
-        """What rounding may have done to all weights alike."""
+        """Bound of the common error of all log-weights by rounding."""
         return self.weights.rounding
 
     @property
     def unseen(self) -> float:
-        """Share of the mean weight that states which no chain has met may have (see `unseen_share`)."""
+        """Possible share in the mean weight of states that no chain has visited (see `unseen_share`)."""
         return self.weights.unseen
 
     @property
@@ -78,7 +78,7 @@ class Estimate(Answer):
 
     @property
     def stderr(self) -> float:
-        """Standard error of F̂: that of the mean weight over the mean weight (delta method); at least `unseen`."""
+        """Standard error of F̂: the relative error of the mean weight (delta method), and at least `unseen`."""
         return self.weights.stderr
 
     @property
@@ -93,7 +93,7 @@ class Estimate(Answer):
         return -high, -low
 
     def interval_at(self, level: float) -> tuple[float, float]:
-        """Return the interval of F at another level, as 0.99: it is made as that of 95 %, which was calibrated."""
+        """Return the interval of F at another level, such as 0.99; the method was calibrated at 95 %."""
         return self.weights.interval_at(level)
 
     @property
@@ -103,7 +103,7 @@ class Estimate(Answer):
 
     @property
     def ess_in_words(self) -> str:
-        """The effective number, and of how many populations it is with resampling."""
+        """The effective number as text, with the number of populations if chains are resampled."""
         return f"ESS {self.ess:.1f}" + (f" of {self.populations} populations" if self.populations else "")
 
     @property
@@ -113,13 +113,13 @@ class Estimate(Answer):
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What is doubtful about this estimate, in words."""
+        """Reasons to doubt this estimate, as sentences."""
         one_step = ("steps is 1: this is plain importance sampling from the base, without annealing",)
         return self.weights.warnings + one_step * (self.steps == 1) + self.notes
 
     @cached_property
     def remarks(self) -> tuple[str, ...]:
-        """What else to know about the numbers, in words; no reason for doubt."""
+        """Further information about the numbers, as sentences; no reasons for doubt."""
         low, high = self.interval
         found = self.hints
         if 0.0 < self.stderr <= self.unseen:
@@ -164,11 +164,11 @@ class Estimate(Answer):
     __add__ = join
 
     def __radd__(self, other: Any) -> Estimate:
-        """Return this estimate for a sum that starts from 0, as Python's `sum` does."""
+        """Return this estimate for 0 + estimate, with which Python's `sum` starts."""
         return self if type(other) is int and other == 0 else NotImplemented
 
     def __eq__(self, other: object) -> bool:
-        """Whether both hold the same weights of the same chains of the same plan, however long it took."""
+        """Whether both have the same weights of the same chains of the same plan; times are not compared."""
         if not isinstance(other, Estimate):
             return NotImplemented
         return self._plain() == other._plain() and all(
@@ -188,7 +188,7 @@ class Estimate(Answer):
         return self.log_weights, *curve
 
     def save(self, path: str | Path) -> None:
-        """Write the estimate, with where it comes from, to an ``.npz`` file; `load_estimate` reads it."""
+        """Write the estimate and its record to an ``.npz`` file, which `load_estimate` reads."""
         provenance = {
             **self.record.to_plain(),
             "fingerprint": self.fingerprint,
@@ -202,7 +202,7 @@ class Estimate(Answer):
         write_result(path, result, self.to_json())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the answer as plain data; what is infinite (the error of one chain) is None."""
+        """Return the answer as plain data; infinite numbers, such as the error of one chain, become None."""
         low, high = self.interval
         return {
             "log_z": self.log_z,
@@ -264,9 +264,9 @@ def load_estimate(path: str | Path) -> Estimate:
 
 
 def run_plan(plan: Plan, session: Session, recorder: Recorder | None = None) -> Estimate:
-    """Run a plan and weigh up what comes out."""
+    """Run a plan and return the estimate from its log-weights."""
     start = time.perf_counter()
-    with np.errstate(over="ignore", invalid="ignore"):  # an overflow is no warning but an error, below
+    with np.errstate(over="ignore", invalid="ignore"):  # An overflow is an error below.
         log_weights = session.run(plan, recorder).log_weights
     if not np.isfinite(log_weights).all():
         raise ValueError("the log-weights are not finite: the parameters are too large for floating point")
@@ -282,7 +282,7 @@ def run_plan(plan: Plan, session: Session, recorder: Recorder | None = None) -> 
 
 
 def _warnings_of_base(plan: Plan) -> tuple[str, ...]:
-    """What can be seen before the run, and not in its weights."""
+    """Warnings that follow from the base alone and do not show in the weights."""
     if plan.path.part is None or not (held := held_variables(plan.path.end, plan.path.start)):
         return ()
     return (

@@ -1,4 +1,4 @@
-"""Exact ln Z, energy, entropy and heat capacity against β where they are cheap, to draw beside an estimate."""
+"""Exact ln Z, energy, entropy and heat capacity against β if they are cheap, for comparison with an estimate."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from ..checks import Array
 from ..exact import cheapest, exact_log_z
 from ..models.layered import as_model
 
-_POINTS, _FEWEST = 121, 20  # of a curve
-_STEP = 5e-3  # of the differences, relative to β
+_POINTS, _FEWEST = 121, 20  # Largest and least number of points of a curve.
+_STEP = 5e-3  # Step of the finite differences, relative to β.
+# Coefficients of the finite differences for the first and second derivative.
 _SLOPE, _BEND = np.array([1, -8, 0, 8, -1]) / 12.0, np.array([-1, 16, -30, 16, -1]) / 12.0
 
 
@@ -27,9 +28,9 @@ class ExactCurve(NamedTuple):
 
 
 def exact_curve(model: Any, betas: Array, seconds: float = 3.0) -> ExactCurve | None:
-    """Return exact values between the least and the largest β, or None where they would take longer than `seconds`.
+    """Return exact values between the least and the largest β, or None if they would take longer than `seconds`.
 
-    U = −∂ ln Z/∂β and C = β² ∂² ln Z/∂β², by differences of fourth order.
+    U = −∂ ln Z/∂β and C = β² ∂² ln Z/∂β² are computed by finite differences of fourth order.
     """
     model = as_model(model)
     high = float(np.max(betas))
@@ -43,7 +44,7 @@ def exact_curve(model: Any, betas: Array, seconds: float = 3.0) -> ExactCurve | 
         steps = places[:, None] * (1.0 + _STEP * np.arange(-2, 3))
         models = (replace(model, temperature=1.0 / b) for b in steps.ravel())
         log_z = np.array([exact_log_z(m, max_seconds=seconds) for m in models]).reshape(points, 5)
-    except ValueError:  # too large, or no exact method vouches for its accuracy
+    except ValueError:  # The model is too large, or no exact method is accurate enough.
         return None
     energy = -(log_z @ _SLOPE) / (_STEP * places)
     heat_capacity = (log_z @ _BEND) / _STEP**2

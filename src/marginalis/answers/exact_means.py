@@ -22,16 +22,16 @@ from ..models.units import Array
 from ..parallel.memory import free_memory
 from .features import Features, Function, evaluated
 
-_NUMBERS_AT_ONCE = 1 << 20
-_MOST_STATES = 24.0  # binary logarithm: 128 MiB of probabilities
-_MOST_TABLES = 25.0  # binary logarithm of all entries, of which some copies are kept
-_MOST_FACTORED = 28.0  # binary logarithm of all entries of a model of factors,
-_BYTES_PER_ENTRY = 40.0  # each of which is kept in some copies,
-_MEMORY = 0.5  # that may fill this fraction of the free memory
-_MOST_GAUSSIANS = 8000
-_SMALL = 256  # variables of a lattice for which an order of elimination is looked for first
-_INVERSE = 5.0  # How long all mean products take, in times that ln Z takes.
-_OPERATIONS_PER_SECOND = 1e8  # in which the limits of work are counted
+_NUMBERS_AT_ONCE = 1 << 20  # Size of the temporary arrays of an enumeration.
+_MOST_STATES = 24.0  # log2 of the largest number of enumerated states, whose probabilities take 128 MiB.
+_MOST_TABLES = 25.0  # log2 of the largest number of entries of all tables, of which some copies are kept.
+_MOST_FACTORED = 28.0  # log2 of the same limit for a model of factors.
+_BYTES_PER_ENTRY = 40.0  # Bytes that an entry of a table takes with its copies.
+_MEMORY = 0.5  # Tables of a model of factors may fill this fraction of the free memory.
+_MOST_GAUSSIANS = 8000  # Largest number of Gaussian variables whose covariance is computed.
+_SMALL = 256  # Lattices of at most this many variables are tried by elimination first.
+_INVERSE = 5.0  # Time of all mean products on a planar graph or torus, in units of the time of ln Z.
+_OPERATIONS_PER_SECOND = 1e8  # Conversion of limits of work to seconds.
 
 
 class Means(NamedTuple):
@@ -46,7 +46,7 @@ class Means(NamedTuple):
 def exact_means(
     model: MRF, what: Features, functions: dict[str, Function], log2_work: float, log2_entries: float
 ) -> Means | None:
-    """Return exact mean values; None if no way takes at most 2^log2_work operations or 2^log2_entries of tables."""
+    """Return exact mean values, or None if all methods exceed 2^log2_work operations or 2^log2_entries entries."""
     if functions:
         return _by_joint_enumeration(model, what, functions, log2_work)
     if not len(what.pairs):
@@ -75,11 +75,11 @@ def _by_pfaffian(model: MRF, what: Features, surface: Surface | None, log2_work:
     if surface.seconds * _INVERSE > 2.0**log2_work / _OPERATIONS_PER_SECOND:
         return None
     low, high = what.values.T
-    centre, scale = 0.5 * (low + high), 0.5 * (high - low)  # of units that are no spins but have no fields as spins
+    centre, scale = 0.5 * (low + high), 0.5 * (high - low)  # Units of other values become spins.
     a, b = what.pairs.T
     try:
         spins = surface.products(what.owners[what.pairs])
-    except ValueError:  # it cannot vouch for its accuracy
+    except ValueError:  # The result would not be accurate enough.
         return None
     return Means(centre, centre[a] * centre[b] + scale[a] * scale[b] * spins, {}, "pfaffian")
 
@@ -98,7 +98,7 @@ def _in_order(model: MRF, visible: Array, hidden: Array) -> Array:
 
 
 def _by_enumeration(model: MRF, what: Features) -> Means | None:
-    """Average over all states of the visible side, the hidden one entering by its mean given them."""
+    """Average over all states of the visible side, with the mean of the hidden side given each of them."""
     natural = model.natural
     side = Side.of(natural.visible_units, len(natural.visible_bias))
     assert side is not None
@@ -124,7 +124,7 @@ def _by_enumeration(model: MRF, what: Features) -> Means | None:
 
 
 def _by_joint_enumeration(model: MRF, what: Features, functions: dict[str, Function], log2_work: float) -> Means | None:
-    """Average over all states of both sides, which is what a function of all variables takes."""
+    """Average over all states of both sides, as a function of all variables requires."""
     natural = model.natural
     v, h = (
         Side.of(units, len(bias))
@@ -142,7 +142,7 @@ def _by_joint_enumeration(model: MRF, what: Features, functions: dict[str, Funct
     own = hidden @ natural.hidden_bias
 
     def pieces() -> Iterator[tuple[Array, Array]]:
-        """Yield the exponents of some states, and the states."""
+        """Yield the exponents −E/T of some states, and the states."""
         step = max(1, _NUMBERS_AT_ONCE // (len(hidden) * (model.n_features + len(what.pairs))))
         for first in range(0, math.prod(v.cards), step):
             visible = v.numbered(np.arange(first, min(first + step, math.prod(v.cards))))
@@ -170,9 +170,9 @@ def _by_joint_enumeration(model: MRF, what: Features, functions: dict[str, Funct
 
 
 def _of_gaussians(model: MRF, what: Features, log2_work: float) -> Means | None:
-    """Mean Λ⁻¹β and covariance Λ⁻¹ of the joint normal law."""
+    """Return the means from the mean Λ⁻¹β and the covariance Λ⁻¹ of the joint normal distribution."""
     natural, n = model.natural, model.n_features
-    if n > _MOST_GAUSSIANS or 3.0 * math.log2(n) > log2_work + 6.0:  # cheap operations, of a library
+    if n > _MOST_GAUSSIANS or 3.0 * math.log2(n) > log2_work + 6.0:  # Operations of a library are cheaper.
         return None
     gamma_v, gamma_h = natural.visible_units.precisions, natural.hidden_units.precisions
     assert gamma_v is not None
@@ -200,7 +200,7 @@ def _by_elimination(model: MRF, what: Features, log2_entries: float) -> Means | 
         return None
     factors = [((i,), u) for i, u in enumerate(parts.unary)] + list(zip(parts.edges, parts.tables, strict=True))
     laws = Laws(parts.cards, factors, order, hard=False)
-    number = np.empty(model.n_variables, dtype=np.int64)  # of the caller's variables among the factors
+    number = np.empty(model.n_variables, dtype=np.int64)  # Number of each of the caller's variables among the factors.
     number[np.concatenate([model.split.visible, model.split.hidden])] = np.arange(model.n_variables)
     owners = number[what.owners].tolist()
 
@@ -217,10 +217,10 @@ def _by_elimination(model: MRF, what: Features, log2_entries: float) -> Means | 
 
 
 class Laws:
-    """Laws of single variables and of pairs that share a factor, by elimination and back.
+    """Marginal distributions of single variables and of pairs that share a factor, by elimination and substitution.
 
-    Elimination leaves P(x_v | given) for each variable, the given ones being eliminated later; all of them lie in the
-    table of the first of them. So the joint laws of these tables follow one from another in reverse order.
+    Elimination leaves P(x_v | given) for each variable; the given ones are those of its neighbours that are eliminated
+    later. All of them lie in the table of the first of them, so the joint distributions follow in reverse order.
     """
 
     def __init__(self, cards: Sequence[int], factors: Any, order: Sequence[int], *, hard: bool) -> None:
@@ -235,7 +235,7 @@ class Laws:
             shape = [cards[u] for u in given]
             columns = below.shape[1]
             p = np.diff(np.concatenate([np.zeros((1, columns)), below, np.ones((1, columns))]), axis=0)
-            p[:, np.isnan(below).any(axis=0)] = 0.0  # what is given cannot occur
+            p[:, np.isnan(below).any(axis=0)] = 0.0  # The given states are impossible.
             p = p.reshape([cards[v], *shape])
             if given:
                 scope, table = self._tables[given[0]]
@@ -259,9 +259,9 @@ class Laws:
 
 
 def factor_marginals(model: FactorModel, log2_entries: float | None = None) -> list[Array] | None:
-    """Return P(x) of every variable of a model of factors; None if elimination would take too large tables.
+    """Return P(x) of every variable of a model of factors, or None if elimination needs too large tables.
 
-    The limit of all their entries together is by default what the free memory allows.
+    By default the limit of the number of all entries follows from the free memory.
     """
     if log2_entries is None:
         room = _MEMORY * free_memory() / _BYTES_PER_ENTRY

@@ -1,7 +1,7 @@
-"""Mean values under P: of every variable, of products along couplings, of single states, of any function.
+"""Mean values under P of every variable, of products along couplings, of single states, and of any function.
 
-From the weighted chains of one run, the summed-out side entering by its exact means given the sampled one; or exactly,
-where that is cheap.
+They are exact if that is cheap. Otherwise they are averages over the weighted chains of one run, in which the
+summed-out side enters by its exact means given the sampled side.
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ from .gradient import Gradient, gradient_of
 from .record import Answer, Record, data_frame, finite, plain_name
 from .unseen import reach_of_function, reaches_of_means, reaches_of_products, widened
 
-_CHEAP, _ANY = 26.0, 34.0  # binary logarithms of operations: about a second, and some minutes
-_CHEAP_TABLES = 22.0  # likewise of entries
-_SHOWN = 40  # lines of a table in print
+_CHEAP, _ANY = 26.0, 34.0  # log2 of the operations that take about a second, and some minutes.
+_CHEAP_TABLES = 22.0  # log2 of the table entries that take about a second.
+_SHOWN = 40  # Largest number of printed lines of a table.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Expectations(Answer):
     """Mean values with standard errors, in the caller's order.
 
-    `means` are those of the features: one per variable, for a categorical variable one per state. `correlations` are
+    `means` are those of the features: one per variable, or one per state of a categorical variable. `correlations` are
     the means of products x_a x_b of the coupled features `pairs`, numbered as in `means`; see `feature` for their
-    names. `functions` and `function_errors` hold what was asked for by name. States that no chain has met may weigh one
-    in the effective number of chains: no error is smaller than what they may do to the mean (see `unseen`).
+    names. `functions` and `function_errors` hold the means and errors of the given functions by name. States that no
+    chain has visited may have a probability of about one over the effective number of chains; errors are at least the
+    change of the mean that they can cause.
     """
 
     means: Array
@@ -58,10 +59,10 @@ class Expectations(Answer):
     function_errors: Mapping[str, Array]
     features: Features
     record: Record
-    source: str  # "annealing", or the exact way
-    estimate: Estimate | None = None  # of F, from the same chains; None where the means are exact
+    source: str  # "annealing", or the exact method
+    estimate: Estimate | None = None  # estimate of F from the same chains; None if the means are exact
     notes: tuple[str, ...] = ()
-    model: MRF | None = None  # None of a model of factors
+    model: MRF | None = None  # None for a model of factors
     _is_table = True
 
     @property
@@ -76,21 +77,21 @@ class Expectations(Answer):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is doubtful about these values, in words."""
+        """Reasons to doubt these values, as sentences."""
         return self.notes if self.estimate is None else self.estimate.warnings + self.notes
 
     def feature(self, number: int) -> Any:
-        """Return the name of a feature: the label of its variable, with the state if that is categorical."""
+        """Return the name of a feature: the label of its variable, together with the state if it is categorical."""
         return self.features.name(number)
 
     @cached_property
     def edges(self) -> list[tuple[Any, Any]]:
-        """Names of the coupled features, a pair per correlation."""
+        """Names of the coupled features, one pair for each correlation."""
         return [(self.feature(a), self.feature(b)) for a, b in self.pairs.tolist()]
 
     @cached_property
     def marginals(self) -> list[Array]:
-        """P(x) of the states of every variable; the lower value of a spin or binary comes first. Discrete only."""
+        """P(x) of the states of every variable, all discrete; the lower value of a spin or binary variable is first."""
         return [p for p, _ in self._marginals]
 
     @cached_property
@@ -124,7 +125,7 @@ class Expectations(Answer):
         return float(exact_log_z(self.model))
 
     def gradient(self) -> Gradient:
-        """Return ∂ ln Z by biases and couplings, in the shapes of the model, with standard errors."""
+        """Return the derivatives of ln Z by biases and couplings, in the shapes of the model, with standard errors."""
         if self.model is None:
             raise ValueError("a model of factors has no biases and couplings: there is no gradient by them")
         return gradient_of(
@@ -132,7 +133,7 @@ class Expectations(Answer):
         )
 
     def to_dataframe(self) -> Any:
-        """Return a pandas DataFrame: a row for every mean, product along a coupling and function."""
+        """Return a pandas DataFrame with one row for every mean, product along a coupling, and function."""
         kinds = [
             *(
                 ("mean", self.feature(k), x, e)
@@ -151,7 +152,7 @@ class Expectations(Answer):
         return data_frame([{"kind": k, "of": of, "mean": float(x), "error": float(e)} for k, of, x, e in kinds])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data; what is infinite (the errors of one chain) is None."""
+        """Return everything as plain data; infinite numbers, such as the errors of one chain, become None."""
         means = [
             {"feature": plain_name(self.feature(k)), "mean": float(x), "error": finite(float(e))}
             for k, (x, e) in enumerate(zip(self.means, self.mean_errors, strict=True))
@@ -232,16 +233,17 @@ def expectations(
     Parameters
     ----------
     model
-        See `rbm`, `load`; also anything that `as_model` takes. A `FactorModel` that cannot be annealed gets exact
-        probabilities of states only.
+        A model (see `rbm`, `load`), or anything that `as_model` accepts. For a `FactorModel` that cannot be annealed
+        only the exact probabilities of states are returned.
     functions
         Functions of the whole state: one, a list, or a dict by name. Each takes rows of all features in the caller's
         order and returns a number, or a row of numbers, per row.
     exact
-        True: exact values, or `ModelTooLarge`; False: from chains; by default exact where that takes about a second.
+        True: exact values, or a `ModelTooLarge` error. False: values from chains. By default values are exact if that
+        takes about a second.
     moves
-        Moves under the model itself after the annealing, over which is averaged; 10 by default, fewer where the
-        states would take more than a quarter of a GiB.
+        Number of moves under the model itself after the annealing, over which values are averaged. The default is 10,
+        or fewer if the states would need more than a quarter of a GiB.
     """
     yes_or_no(exact, "exact", optional=True)
     begin = time.perf_counter()
@@ -307,7 +309,7 @@ def _exactly(
 
 
 def _of_factors(model: FactorModel, exact: bool | None, has_functions: bool, begin: float) -> Expectations:
-    """Exact probabilities of the states of a model of factors, as one-hot features."""
+    """Return exact probabilities of the states of a model of factors, as one-hot features."""
     if exact is False or has_functions:
         raise ValueError(str(model.why_not_annealed()))
     marginals = factor_marginals(model)

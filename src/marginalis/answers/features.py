@@ -1,4 +1,4 @@
-"""The features of a model in the caller's order: whose they are, and which of them are coupled."""
+"""The features of a model in the caller's order: their variables, and the coupled pairs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Function = Callable[[Array], Any]
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """What each feature is, in the caller's order, however the package split the variables.
+    """Description of each feature, in the caller's order of variables, not that of the two sides.
 
-    `values` are the two values of the feature of a two-state variable, 0 and 1 for a state of a categorical one, NaN
-    for a Gaussian one.
+    `values` are the two values of a two-state variable, 0 and 1 for a state of a categorical variable, and NaN for a
+    Gaussian variable.
     """
 
-    labels: Sequence[Any]  # of the variables
-    owners: Indices  # the variable of each feature
-    states: Indices  # the state that a one-hot feature stands for; -1 for other features
+    labels: Sequence[Any]  # labels of the variables
+    owners: Indices  # variable of each feature
+    states: Indices  # state that a one-hot feature represents; -1 for other features
     values: Array  # [feature, 2]
     pairs: Indices  # numbers a < b of coupled features, sorted
 
@@ -50,7 +50,7 @@ class Features:
         return cls(model.labels, owners, states, values, _pairs(model, v, h))
 
     def name(self, feature: int) -> Any:
-        """Return the label of a feature: that of its variable, with the state for a one-hot feature."""
+        """Return the name of a feature: the label of its variable, together with the state for a one-hot feature."""
         label, state = self.labels[self.owners[feature]], int(self.states[feature])
         return label if state < 0 else (label, state)
 
@@ -66,7 +66,7 @@ def _pairs(model: MRF, v: Indices, h: Indices) -> Indices:
 
 
 def named_functions(functions: Any) -> dict[str, Function]:
-    """Return the functions that are asked for by name: one, a list of them, or a mapping from names."""
+    """Return the given functions by name; they may be one function, a list, or a mapping from names."""
     if functions is None:
         return {}
     if callable(functions):
@@ -84,7 +84,7 @@ def named_functions(functions: Any) -> dict[str, Function]:
 
 
 def evaluated(function: Function, name: str, rows: Array) -> Array:
-    """Return what a function says of rows of states: numbers [row], or several of them [row, number]."""
+    """Return the values of a function at rows of states: numbers [row], or several of them [row, number]."""
     values = real_array(function(rows), f"functions[{name!r}] of the states", None)
     if values.ndim not in (1, 2) or len(values) != len(rows):
         raise ValueError(

@@ -1,7 +1,7 @@
-"""The one door to F: exact where that is affordable, otherwise estimated to a tolerance.
+"""The function `free_energy`: F is exact if that is affordable, and otherwise estimated to a tolerance.
 
 An exact sum is affordable if it is predicted to take less than a second, or no longer than the budget, or no longer
-than the estimate would. How long the estimate takes is found by running it for a tenth of the time of the exact sum.
+than the estimate. The time of the estimate is found by running it for a tenth of the time of the exact sum.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from .estimate import Estimate
 from .estimating import estimate
 from .record import Written, finite
 
-_AT_ONCE = 1.0  # Seconds that an exact sum may always take.
-_LONGEST = 3600.0  # Seconds that an exact sum may take if nothing else answers.
-_TRIAL = 0.1  # Part of the time of the exact sum for which an estimate is tried first,
-_LEAST_TRIAL = 0.3  # if that part is at least so many seconds.
+_AT_ONCE = 1.0  # An exact sum may always take this many seconds.
+_LONGEST = 3600.0  # Without a budget an exact sum may take at most this many seconds.
+_TRIAL = 0.1  # An estimate is tried first for this fraction of the time of the exact sum.
+_LEAST_TRIAL = 0.3  # There is no trial if it would be shorter than this many seconds.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FreeEnergy(Written, Displayed):
     """Free energy F = −ln Z of a model, exact or estimated.
 
-    Exactly one of `exact` and `estimate` is not None: where the numbers come from.
+    Exactly one of `exact` and `estimate` is not None; it is the source of the numbers.
     """
 
     variables: int
     tolerance: float
     seconds: float
-    model: str  # Digest of the model; empty for models of factors.
+    model: str  # Digest of the model; it is empty for models of factors.
     exact: ExactLogZ | None = None
     estimate: Estimate | None = None
     remarks: tuple[str, ...] = ()
@@ -78,34 +78,34 @@ class FreeEnergy(Written, Displayed):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of F; of no width if F is exact."""
+        """95 % interval of F; its width is 0 if F is exact."""
         return self.interval_at(0.95)
 
     @property
     def log_z_interval(self) -> tuple[float, float]:
-        """95 % interval of ln Z; of no width if F is exact."""
+        """95 % interval of ln Z; its width is 0 if F is exact."""
         low, high = self.interval
         return -high, -low
 
     def interval_at(self, level: float) -> tuple[float, float]:
-        """Return the interval of F at another level, as 0.99."""
+        """Return the interval of F at another level, such as 0.99."""
         if self.estimate is not None:
             return self.estimate.interval_at(level)
         return self.free_energy, self.free_energy
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is doubtful about F, in words; nothing if F is exact."""
+        """Reasons to doubt F, as sentences; there are none if F is exact."""
         return () if self.estimate is None else self.estimate.warnings
 
     @property
     def method(self) -> str:
-        """The exact method or the method of the estimate: ``"elimination"``, ``"mais-v"``."""
+        """The exact method or the method of the estimate, such as ``"elimination"`` or ``"mais-v"``."""
         return str(self._value.method)
 
     @property
     def how(self) -> str:
-        """Where F comes from, in one sentence."""
+        """How F was computed, in one sentence."""
         if self.exact is not None:
             return self.exact.how
         e = self.estimate
@@ -116,7 +116,7 @@ class FreeEnergy(Written, Displayed):
         return self.free_energy
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the answer as plain data; what is infinite is None."""
+        """Return the answer as plain data; infinite numbers become None."""
         low, high = self.interval
         found = {
             "log_z": self.log_z,
@@ -158,28 +158,28 @@ class FreeEnergy(Written, Displayed):
 def free_energy(
     model: Any, tolerance: float = 0.05, budget: float | None = None, **options: Unpack[RunOptions]
 ) -> FreeEnergy:
-    """Return the free energy F = −ln Z of a model, as well as it can be had: exact if that is affordable.
+    """Return the free energy F = −ln Z of a model: exact if that is affordable, otherwise estimated.
 
     Parameters
     ----------
     model
-        A model, see `rbm`, `load`; the path of a model file; anything that `as_model` takes; or a `FactorModel`.
+        A model (see `rbm`, `load`), the path of a model file, anything that `as_model` accepts, or a `FactorModel`.
     tolerance
-        Half the width that the 95 % interval of F may have, if F is estimated.
+        Largest half-width of the 95 % interval of F, if F is estimated.
     budget
-        Seconds that the answer may take. An exact sum that is predicted to fit is done; an estimate ends when they
-        have gone, and warns if it has missed the tolerance. Compilation, once for a kind of model, is not counted.
+        Time limit in seconds. An exact sum is done if it is predicted to fit. An estimate ends at the limit, and has a
+        warning if it misses the tolerance. Compilation, which happens once for each kind of model, is not counted.
 
     Returns
     -------
     FreeEnergy
-        `free_energy`, `log_z`, `stderr`, `interval`, `warnings`; `is_exact` and `how` say where they come from.
+        It has `free_energy`, `log_z`, `stderr`, `interval` and `warnings`; `is_exact` and `how` describe the method.
 
     Notes
     -----
     The sum is exact if it is predicted to take less than a second, no longer than the budget, or no longer than the
-    estimate would. The run options hold for an estimate; with ``seed=None`` repeated calls show its scatter, with the
-    default seed they return the same number.
+    estimate. The run options apply to an estimate. With the default seed repeated calls return the same number; with
+    ``seed=None`` they show its scatter.
     """
     begun = time.perf_counter()
     chosen = filled_in(options, leave_out=("chains",))
@@ -198,11 +198,11 @@ def free_energy(
 def _found(
     model: MRF | FactorModel, goal: float, budget: float | None, chosen: RunOptions, options: Any
 ) -> ExactLogZ | Estimate:
-    """Return ln Z or an estimate of it, whichever is taken."""
+    """Return the exact ln Z or an estimate of it."""
     limit = _LONGEST if budget is None else max(budget, _AT_ONCE)
     try:
         prediction = predicted(model, threads=chosen["threads"], max_seconds=limit)
-    except ValueError as error:  # too large, or no method applies
+    except ValueError as error:  # The model is too large, or no exact method applies.
         if isinstance(model, FactorModel):
             raise type(error)(f"{error}; and there is no estimate: {model.why_not_annealed()}") from None
         tell("no exact sum: %s", error)
@@ -217,7 +217,7 @@ def _found(
             return _estimated(model, goal, None, options)
     try:
         return _summed(prediction, chosen)
-    except (ValueError, MemoryError) as error:  # rounding may have spoiled the sum
+    except (ValueError, MemoryError) as error:  # The sum may have lost its accuracy by rounding.
         tell("no exact sum: %s", error)
         return _estimated(model, goal, budget, options)
 

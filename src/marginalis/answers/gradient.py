@@ -1,4 +1,4 @@
-"""The gradient of ln Z by the parameters of a model: its mean values, in the shapes of the model.
+"""The gradient of ln Z by the parameters of a model, which are mean values in the shapes of the model.
 
 ln Z of E = −(b·v + c·h + vᵀWh + …)/T has the derivatives ⟨v_i⟩/T, ⟨h_j⟩/T and ⟨v_i h_j⟩/T.
 """
@@ -18,10 +18,10 @@ from ..models.model import MRF
 
 @dataclass(frozen=True, eq=False)
 class Gradient:
-    """∂ ln Z by every parameter, each in the shape that the model has it in, with standard errors.
+    """Derivatives of ln Z by every parameter, in the shapes of the model, with standard errors.
 
-    Couplings have derivatives where the model has some. `lateral` are the couplings among the visible features, None if
-    there are none; each stands there twice, and so does its derivative.
+    Derivatives by couplings are given where the model has couplings. `lateral` are the couplings among the visible
+    features, or None; it is symmetric, so each derivative is there twice.
     """
 
     weights: Any
@@ -39,8 +39,8 @@ def gradient_of(
 ) -> Gradient:
     """Return the gradient from mean values in the caller's order.
 
-    Raises a ValueError where the dense matrix of an RBM holds zeros: the products of what they couple are not among the
-    means. In a matrix that was made from a graph they are no couplings.
+    A ValueError is raised if the dense matrix of an RBM holds zeros, because the products of those features are not
+    among the means. In a matrix that was made from a graph zeros are no couplings.
     """
     sides = model.split
     is_rbm = model.lateral is None and model.layout is None and sides.visible.max() < sides.hidden.min()
@@ -63,7 +63,7 @@ def gradient_of(
 
 
 def _like(matrix: Any, table: Any) -> Any:
-    """Return the entries of a sparse table where a matrix has some, dense or sparse as it is."""
+    """Return the entries of a sparse table at the non-zero entries of a matrix, dense or sparse like the matrix."""
     if not sp.issparse(matrix):
         return np.where(matrix != 0.0, table.toarray(), 0.0)
     links = sp.coo_array(matrix)

@@ -1,4 +1,4 @@
-"""Log-likelihood of the same data under every model of a sequence, a training run say."""
+"""Log-likelihood of the same data under every model of a sequence, for example a training run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .record import Answer, Record, finite, plain_name
 
 
 class OfSamples:
-    """Lets NumPy's functions take an answer as its array `per_sample`: ``np.mean(answer)`` is their mean."""
+    """Base class of answers that NumPy's functions treat as their array `per_sample`, such as ``np.mean(answer)``."""
 
     per_sample: Any
 
@@ -38,8 +38,8 @@ def _as_array(value: Any) -> Any:
 class LogLikelihoods(OfSamples, Answer):
     """ln p(v) of every row of a data set under every model of a sequence, in nats.
 
-    As in `LogLikelihood`, `intervals` hold the doubt about ln Z alone, `sampling_error` that about the choice of rows.
-    The errors of neighbouring models go together: a curve is smoother than its intervals are wide.
+    As in `LogLikelihood`, `intervals` show the uncertainty from ln Z alone, and `sampling_error` that from the choice
+    of rows. Errors of neighbouring models are correlated, so their differences are more precise.
     """
 
     unnormalised: Array  # [model, row]: ln Σ_h exp(−E(v, h))
@@ -74,18 +74,18 @@ class LogLikelihoods(OfSamples, Answer):
 
     @cached_property
     def intervals(self) -> Array:
-        """95 % interval of every mean that comes from ln Z alone: rows of (low, high)."""
+        """95 % interval of every mean from the uncertainty of ln Z alone: rows of (low, high)."""
         return self.unnormalised.mean(axis=1)[:, None] - self.run.intervals[:, ::-1]
 
     @cached_property
     def sampling_error(self) -> Array:
-        """Standard error of every mean over the choice of rows, ln Z taken as known."""
+        """Standard error of every mean from the choice of rows, with ln Z taken as known."""
         if self.samples == 1:
             return np.full(len(self.unnormalised), np.inf)
         return self.unnormalised.std(axis=1, ddof=1) / math.sqrt(self.samples)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the answer, `per_sample` aside, as plain data; what is infinite is None."""
+        """Return the answer without `per_sample` as plain data; infinite numbers become None."""
         rows = [
             {
                 "model": plain_name(name),

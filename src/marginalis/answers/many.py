@@ -1,4 +1,4 @@
-"""Free energies of many models, a task for each: studies over disorder, temperatures, checkpoints of a training run."""
+"""Free energies of many models, such as samples of disorder, temperatures, or checkpoints of a training run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _RUN = "models"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimates(Written, Displayed):
-    """The estimates of many models, in the order and by the names in which they were given."""
+    """The estimates of many models, in the given order and with the given names."""
 
     names: tuple[Any, ...]
     answers: tuple[Estimate, ...]
@@ -47,7 +47,7 @@ class Estimates(Written, Displayed):
         return iter(self.answers)
 
     def __getitem__(self, name: Any) -> Estimate:
-        """Return the estimate of a model by its name, or by its place in a list."""
+        """Return the estimate of a model by its name, or by its index in a list."""
         if name in self.names:
             return self.answers[self.names.index(name)]
         if isinstance(name, int) and -len(self) <= name < len(self):
@@ -76,7 +76,7 @@ class Estimates(Written, Displayed):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is doubtful, with the name of the model."""
+        """Reasons to doubt an estimate, as sentences with the name of the model."""
         return tuple(f"{name}: {w}" for name, x in zip(self.names, self.answers, strict=True) for w in x.warnings)
 
     def to_dict(self) -> dict[str, Any]:
@@ -111,16 +111,17 @@ def estimate_many(
     budget: float | None = None,
     **options: Unpack[RunOptions],
 ) -> Estimates:
-    """Estimate the free energy of every model, each on one core: a model is a task.
+    """Estimate the free energy of every model; each model runs on one core, several at a time.
 
-    `models` are a list, or have names as in a dictionary. The options are those of `estimate`, for every model; model
-    number t has the seed ``seed + t``, so that errors are independent. With `checkpoint` finished models stay on disk.
+    `models` is a list, or a dictionary from names to models. The options are those of `estimate` and apply to every
+    model. Model number t has the seed ``seed + t``, so that errors are independent. With `checkpoint` the results of
+    finished models are stored on disk.
     """
     named = dict(models) if isinstance(models, Mapping) else dict(enumerate(models)) if _is_list(models) else {}
     if not named:
         raise ValueError("models must be a list or a dictionary of at least one model")
     chosen = filled_in(options, leave_out=_NOT_HERE)
-    seed = whole(chosen["seed"], "seed", 0, 2**64 - len(named))  # One seed for each model.
+    seed = whole(chosen["seed"], "seed", 0, 2**64 - len(named))  # Each model has its own seed.
     begin = time.perf_counter()
     own = [as_model(model, f"models[{name!r}]") for name, model in named.items()]
     names = list(named)
@@ -164,7 +165,7 @@ def _to_bytes(answer: Estimate) -> bytes:
 
 
 def _stored(store: Checkpoint) -> Iterator[tuple[int, Estimate]]:
-    """Give the estimates that a checkpoint has, by their numbers."""
+    """Yield the estimates that a checkpoint holds, with their numbers."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "estimate.npz"
         for _, piece in store.read(_RUN):

@@ -1,4 +1,4 @@
-"""Where an answer comes from: one record, which every answer carries, and how answers are written."""
+"""The record of a run, which every answer has, and the conversion of answers to plain data and tables."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..checks import a_kind, real_number, shown, whole
 from ..display.card import Displayed
 from ..engines.plan import Plan, model_digest
 
-_MOST = 2**53  # variables, steps and the like that a file may claim
+_MOST = 2**53  # Largest number of variables, steps and so on that is accepted from a file.
 
 
 @dataclass(frozen=True)
 class Record:
-    """What was run: enough to run it again. Records of the same run are equal, however long it took."""
+    """Everything needed to repeat a run. Records of the same run are equal; times are not compared."""
 
     model: str  # digest
     variables: int
@@ -32,10 +32,10 @@ class Record:
     precision: str
     runs: tuple[tuple[int, int, int], ...]  # (seed, first chain, number of chains)
     seconds: float = field(compare=False)
-    draws: str = "words"  # which random numbers units were drawn by
-    populations: int = 0  # that the chains were resampled in; 0 without resampling
+    draws: str = "words"  # how units are drawn from random numbers
+    populations: int = 0  # number of populations that are resampled; 0 without resampling
     version: str = __version__  # of the package
-    machines: str = field(default="", compare=False)  # that took part in a pool, with their processors
+    machines: str = field(default="", compare=False)  # machines of the pool, with their processors
 
     @classmethod
     def of(cls, plan: Plan, seconds: float, machines: str = "") -> Record:
@@ -70,13 +70,13 @@ class Record:
         )
 
     def to_plain(self) -> dict[str, Any]:
-        """Return all of the record but its runs as plain data, for `from_plain`; draws where they are not the usual."""
+        """Return the record without its runs as plain data for `from_plain`; default draws are not included."""
         plain = {x.name: getattr(self, x.name) for x in fields(self) if x.name not in ("runs", "draws")}
         return plain if self.draws == "words" else {**plain, "draws": self.draws}
 
     @classmethod
     def from_plain(cls, data: dict[str, Any], runs: Sequence[Sequence[int]]) -> Record:
-        """Return the record that a file holds, or raise a ValueError that names what is wrong with it."""
+        """Return the record in the data of a file, or raise a ValueError that names what is wrong."""
         known = {x.name: x for x in fields(cls) if x.name != "runs"}
         for name in data:
             if name not in known:
@@ -96,7 +96,7 @@ class Record:
 
     @property
     def weights_of(self) -> str:
-        """What has a log-weight each: chains, or populations of them."""
+        """What a log-weight belongs to: ``"chains"`` or ``"populations"``."""
         return "populations" if self.populations else "chains"
 
     @property
@@ -126,7 +126,7 @@ class Record:
         return {**plain, "runs": [list(run) for run in self.runs]}
 
     def __str__(self) -> str:
-        """Transition, steps and base, as far as they are not the paper's."""
+        """Return the transition and the steps, and other choices that differ from the paper's."""
         steps = f"{self.steps} steps" if self.schedule == "linear" else f"{self.steps} {self.schedule} steps"
         resampled = f", resampled in {self.populations} populations" if self.populations else ""
         drawn = "" if self.draws == "words" else f", draws by {self.draws}"
@@ -135,12 +135,12 @@ class Record:
 
 
 def _together(a: str, b: str, mark: str) -> str:
-    """Return the words of both, each once."""
+    """Return the parts of both texts, separated by a mark, without duplicates."""
     return mark.join(dict.fromkeys(a.split(mark) + b.split(mark)))
 
 
 def _checked(value: Any, name: str, kind: str) -> Any:
-    """Return a value of a record of this kind, or raise a ValueError that names it."""
+    """Return a value of a record after a check of its type, or raise a ValueError that names it."""
     if kind == "int":
         return whole(value, name, 0 if name == "populations" else 1, _MOST)
     if kind == "float":
@@ -152,14 +152,14 @@ def _checked(value: Any, name: str, kind: str) -> Any:
 
 
 def printable(value: Any, name: str) -> str:
-    """Return a text from a file that may be shown on a terminal, or raise a ValueError that names it."""
+    """Return a text from a file if it can be printed safely on a terminal, or raise a ValueError that names it."""
     if not (isinstance(value, str) and value.isprintable()):
         raise ValueError(f"{name} is {shown(value)}; it must be a line of text")
     return value
 
 
 def _checked_runs(runs: Sequence[Sequence[int]]) -> tuple[tuple[int, int, int], ...]:
-    """Return runs that may be, no two of which hold the same chain."""
+    """Return the runs after a check of their numbers; no two may hold the same chain."""
     found = []
     for seed, first, count in runs:
         chains = whole(count, "the number of chains of a run", 1, 2**32)
@@ -174,7 +174,7 @@ def _checked_runs(runs: Sequence[Sequence[int]]) -> tuple[tuple[int, int, int], 
 
 
 class Written:
-    """What can be written: as plain data, JSON, a DataFrame."""
+    """Base class of answers that can be converted to plain data, JSON or a DataFrame."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain data."""
@@ -185,7 +185,7 @@ class Written:
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def to_dataframe(self) -> Any:
-        """Return the answer as a pandas DataFrame: one row, or one for each of its rows. Needs pandas."""
+        """Return the answer as a pandas DataFrame with one row, or one for each row of a table. Needs pandas."""
         data = self.to_dict()
         rows = data.pop("rows", [{}])
         return data_frame([_flat({**data, **row}) for row in rows])
@@ -200,7 +200,7 @@ def data_frame(rows: Any, **options: Any) -> Any:
     return pandas.DataFrame(rows, **options)
 
     def to_xarray(self) -> Any:
-        """Return an answer of many rows, a curve say, as an xarray Dataset along their first column. Needs xarray."""
+        """Return an answer of many rows, such as a curve, as an xarray Dataset along its first column. Needs xarray."""
         try:
             xarray = importlib.import_module("xarray")
         except ImportError:
@@ -215,7 +215,7 @@ def data_frame(rows: Any, **options: Any) -> Any:
 
 
 class Answer(Written, Displayed):
-    """What all answers have: a record, and ways to be written."""
+    """Base class of the answers of a run, which have a record."""
 
     record: Record
 
@@ -226,7 +226,7 @@ class Answer(Written, Displayed):
 
     @property
     def method(self) -> str:
-        """Method: ``"ais"``, ``"mais-v"``, ``"mais-h"``, or ``"mais"`` where the graph is not bipartite."""
+        """Method: ``"ais"``, ``"mais-v"``, ``"mais-h"``, or ``"mais"`` if the graph is not bipartite."""
         return self.record.method
 
     @property
@@ -236,7 +236,7 @@ class Answer(Written, Displayed):
 
     @property
     def schedule(self) -> str:
-        """``"linear"``, ``"adaptive"`` or ``"given"``."""
+        """Schedule: ``"linear"``, ``"adaptive"`` or ``"given"``."""
         return self.record.schedule
 
     @property
@@ -246,12 +246,12 @@ class Answer(Written, Displayed):
 
     @property
     def transition(self) -> str:
-        """``"gibbs"`` or ``"metropolis"``."""
+        """Transition: ``"gibbs"`` or ``"metropolis"``."""
         return self.record.transition
 
     @property
     def engine(self) -> str:
-        """Engine that ran it."""
+        """Name of the engine that ran the chains."""
         return self.record.engine
 
     @property
@@ -266,26 +266,26 @@ class Answer(Written, Displayed):
 
     @property
     def populations(self) -> int:
-        """Number of populations that the chains were resampled in; 0 without resampling."""
+        """Number of populations in which the chains were resampled; 0 without resampling."""
         return self.record.populations
 
     @property
     def ess_of(self) -> str:
-        """What has a log-weight each, and is counted by the effective number: chains, or populations of them."""
+        """What a log-weight belongs to and `ess` counts: ``"chains"`` or ``"populations"``."""
         return self.record.weights_of
 
     @property
     def seconds(self) -> float:
-        """Time it took."""
+        """Time of the run in seconds."""
         return self.record.seconds
 
     def took(self, seconds: float) -> Any:
-        """Return the same answer with another time on record."""
+        """Return the same answer with another time in its record."""
         return replace(self, record=replace(self.record, seconds=seconds))  # type: ignore[type-var]
 
 
 def _flat(data: dict[str, Any]) -> dict[str, Any]:
-    """Return data of one row: a column for each end of an interval, texts for lists of them, NaN for None."""
+    """Return the data of one row: two columns for an interval, one text for another list, and NaN for None."""
     row: dict[str, Any] = {}
     for name, value in data.items():
         if name == "runs":
@@ -302,12 +302,12 @@ def _flat(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def finite(x: float) -> float | None:
-    """Return x, or None for what JSON cannot say."""
+    """Return x, or None if it is not finite, which JSON cannot represent."""
     return x if math.isfinite(x) else None
 
 
 def plain_name(name: Any) -> Any:
-    """Return the name of a variable or model as JSON can have it."""
+    """Return the name of a variable or model as a value that JSON can represent."""
     if isinstance(name, tuple):
         return [plain_name(x) for x in name]
     return name if isinstance(name, str | int) else str(name)

@@ -1,4 +1,4 @@
-"""Samples of a whole model: exact and independent if possible, otherwise weighted chains, resampled."""
+"""Samples of a whole model: exact and independent if possible, otherwise resampled from weighted chains."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from .features import Features
 from .final_states import FinalStates, final_states
 from .record import data_frame
 
-_EXACT_SECONDS = 30.0
+_EXACT_SECONDS = 30.0  # Exact sampling is not tried if it is predicted to take longer.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Samples(Displayed):
-    """States of all variables, a row of features in the caller's order per sample.
+    """States of all variables, with one row of features in the caller's order per sample.
 
-    `source` is the exact way, or ``"annealing"``: then the rows are chosen from weighted chains, follow the model
-    approximately only, and may repeat.
+    `source` is the exact method, or ``"annealing"``. In the latter case the rows are chosen from weighted chains: they
+    follow the model only approximately, and some may be equal.
     """
 
     rows: Array
@@ -45,11 +45,11 @@ class Samples(Displayed):
         return len(self.rows)
 
     def to_dataframe(self) -> Any:
-        """Return the rows as a pandas DataFrame, whose columns are the labels of the features. Needs pandas."""
+        """Return the rows as a pandas DataFrame with the names of the features as columns. Needs pandas."""
         return data_frame(self.rows, columns=list(self.labels) if self.labels else None)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Return the rows, so that samples are taken wherever rows are."""
+        """Return the rows, so that samples are accepted where an array is."""
         return self.rows if dtype is None else self.rows.astype(dtype, copy=False)
 
     def __str__(self) -> str:
@@ -62,9 +62,10 @@ class Samples(Displayed):
 def sample(model: Any, n: int, *, exact: bool | None = None, **options: Unpack[RunOptions]) -> Samples:
     """Draw n states of the whole model.
 
-    Exact and independent where a side can be enumerated, the graph is sparse or all variables are Gaussian; otherwise
-    chains are annealed, at least n and 1000 of them unless `chains` is given, and n of their states are chosen in
-    proportion to their weights. `exact` True refuses the latter, False the former.
+    The samples are exact and independent if a side can be enumerated, the graph is sparse, or all variables are
+    Gaussian. Otherwise chains are annealed, at least n and at least 1000 unless `chains` is given, and n of their
+    states are chosen in proportion to their weights. With ``exact=True`` annealing is an error; with ``exact=False``
+    chains are always annealed.
     """
     count = whole(n, "n", 1, 2**32)
     yes_or_no(exact, "exact", optional=True)

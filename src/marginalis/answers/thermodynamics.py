@@ -1,9 +1,9 @@
 """Energy, entropy and heat capacity against temperature, from the chains of one run.
 
-With a uniform base P_k is the model at the inverse temperature β_k, so that the chains, with the weights they
-have by then, sample every temperature on the way. Of each state v of the sampled side only exact means over the
-other side are used (eq. bipartite_marginal_energy_V and its derivatives): with A = −βH and the summed-out side
-h, d ln Σ_h e^{xA}/dx is the mean of A given v, and the second derivative its variance.
+With a uniform base P_k is the model at the inverse temperature β_k, so the weighted chains sample every temperature on
+the path. For each state v of the sampled side exact means over the other side are used (eq.
+bipartite_marginal_energy_V and its derivatives): with A = −βH and the summed-out side h, d ln Σ_h e^{xA}/dx is the mean
+of A given v, and the second derivative is its variance.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ from ..statistics.confidence import log_mean_exp
 from .estimate import run_plan
 from .record import Answer, Record, finite
 
-_FINE = 1e-9  # rounding below this is nobody's concern,
-_COARSE = 1e-3  # and above this a reason for a warning
-_LARGE_ERROR, _AMPLE_ESS = 0.35, 200.0  # foretold error of the mean weight, and effective size that makes up for it
-_SAME_ENERGY = 0.3  # Units of kT within which states have the same energy, where the chains hardly show others.
-_NOT_HERE = ("first_chain", "resample", "populations")  # errors here are those of independent chains
+_FINE = 1e-9  # Rounding errors below this are neglected.
+_COARSE = 1e-3  # Rounding errors above this cause a warning.
+# Weights are doubtful if the predicted error of their mean exceeds the first number, unless their effective number
+# exceeds the second.
+_LARGE_ERROR, _AMPLE_ESS = 0.35, 200.0
+_SAME_ENERGY = 0.3  # Energies that differ by less than this, in units of kT, count as equal.
+_NOT_HERE = ("first_chain", "resample", "populations")  # The errors assume independent chains.
 QUANTITIES = ("log_z", "energy", "entropy", "heat_capacity")
 
 
@@ -70,7 +72,7 @@ class Thermodynamics(Answer):
             return 1.0 / self.betas
 
     def rows(self) -> list[dict[str, float]]:
-        """One row per β, in the order of `betas`."""
+        """Return one row per β, in the order of `betas`."""
         names = ["betas", *(name + end for name in QUANTITIES for end in ("", "_error")), "ess"]
         columns = [getattr(self, name) for name in names]
         return [
@@ -78,7 +80,7 @@ class Thermodynamics(Answer):
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data; what is infinite (the errors of one chain) is None."""
+        """Return everything as plain data; infinite numbers, such as the errors of one chain, become None."""
         rows = [{name: finite(value) for name, value in row.items()} for row in self.rows()]
         return {"rows": rows, "variables": self.variables, **self.record.to_dict(), "warnings": list(self.warnings)}
 
@@ -111,9 +113,9 @@ def thermodynamics(
 ) -> Thermodynamics:
     """Return ln Z, energy, entropy and heat capacity of a model at inverse temperatures `betas`, or at `temperatures`.
 
-    β stands in the place of 1/T: the model's own temperature does not matter. One run from β = 0 to the largest of
-    them serves all: the given β are put in as further steps, and at each of them the chains take `moves` moves over
-    which energies are averaged.
+    β takes the place of 1/T; the temperature of the model is ignored. One run from β = 0 to the largest β gives all
+    values: the given β are inserted as steps, and at each of them the chains make `moves` moves over which energies are
+    averaged.
     """
     stay = whole(moves, "moves", 1, 10**6)
     model = as_model(model)
@@ -173,7 +175,7 @@ def thermodynamics(
 
 
 def _inverse_temperatures(betas: ArrayLike | None, temperatures: ArrayLike | None) -> Array:
-    """Return the β that were asked for, one way or the other."""
+    """Return the given β, or the inverses of the given temperatures."""
     if (betas is None) == (temperatures is None):
         raise ValueError("give either betas or temperatures")
     name, given = ("betas", betas) if temperatures is None else ("temperatures", temperatures)
@@ -188,7 +190,7 @@ def _inverse_temperatures(betas: ArrayLike | None, temperatures: ArrayLike | Non
 
 
 def _is_doubtful(log_weights: Array) -> bool:
-    """Tell if the weights are too uneven for errors of means, which are not widened as the interval of ln Z is."""
+    """Whether the weights are too uneven for errors of means, which are not widened like the interval of ln Z."""
     few = confidence.effective_size(log_weights) < _AMPLE_ESS
     spread = confidence.log_spread(log_weights)
     wide = few and confidence.expected_error(spread, len(log_weights)) > _LARGE_ERROR
@@ -196,7 +198,7 @@ def _is_doubtful(log_weights: Array) -> bool:
 
 
 class _Energies:
-    """Mean of A = −H/T given a state of the sampled side, its square, and the variance, under the β_k of a plan."""
+    """Mean of A = −H/T given a state of the sampled side, the square of it, and the variance, at β_k of a plan."""
 
     def __init__(self, plan: Plan) -> None:
         model = plan.path.end
@@ -205,7 +207,7 @@ class _Energies:
         self.b, self.c, self.weights = natural.visible_bias, natural.hidden_bias, natural.weights
         self.lateral = natural.lateral
 
-    @np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused in the end
+    @np.errstate(over="ignore", invalid="ignore")  # Results that are not finite raise an error later.
     def __call__(self, k: int, v: Array) -> Array:
         slope = self.c + v @ self.weights
         fields = self.betas[k] * slope
@@ -221,9 +223,9 @@ def _averages(
 ) -> list[float]:
     """Return ln Z, U, S, C, each with its standard error, and the effective number of chains.
 
-    Errors by the delta method: the influence of each chain on each number, squared and summed, and larger where these
-    are so skewed or so few that twice the error would not cover; and no smaller than what unseen states may do. The
-    values of −H/T of all states lie in a range of width `widest`.
+    Errors follow from the delta method: the sum of the squared influences of the chains. They are larger if the
+    influences are so skewed or so few that twice the error would not cover 95 %, and at least as large as the possible
+    effect of states that no chain has visited. The values of −H/T of all states lie in a range of width `widest`.
     """
     n = len(log_weights)
     w = confidence.relative_weights(log_weights)
@@ -240,7 +242,7 @@ def _averages(
     above = _unseen_excitation(w, values[:, 0], x, widest)
     once = float(w @ w)
     numbers = []
-    # A number, the influence of each chain and of unseen states on it, and the size of terms that may cancel in it.
+    # Each row: a number, the influence of each chain, that of unseen states, and the size of terms that may cancel.
     for value, influence, unseen, terms in (
         (log_z, on_log_z, 0.0, abs(log_z)),
         (energy, -on_mean / largest, above / beta, abs(energy)),
@@ -254,10 +256,11 @@ def _averages(
 
 
 def _unseen_excitation(weights: Array, values: Array, x: float, widest: float) -> float:
-    """Return how far, in units of kT, states that no chain has met may lie above those that nearly all chains are in.
+    """Return the largest energy, in units of kT, of unvisited states above the states of nearly all chains.
 
-    States that weigh one in the effective number n of chains lie ln n above them, or less where no state does. Zero
-    where the chains are in states of different energies: then these show what there is.
+    States with a probability of one over the effective number n of chains lie ln n above them, or at the end of the
+    range of energies if that is less. The result is zero if the chains are in states of different energies, because
+    their spread is then known from the chains.
     """
     order = np.argsort(values)
     common = values[order][np.searchsorted(np.cumsum(weights[order]), 0.5)]
@@ -268,19 +271,19 @@ def _unseen_excitation(weights: Array, values: Array, x: float, widest: float) -
 
 
 def _error(influence: Array) -> float:
-    """Return the standard error of a number from the influence of each chain on it: 1.96 of it cover 95 %."""
+    """Return the standard error of a number from the influence of each chain; 1.96 times it covers 95 %."""
     n, top = len(influence), float(np.abs(influence).max())
     if not 0.0 < top < math.inf:
         return top
-    influence = influence / top  # so that no square overflows
-    t, too_high, too_low = confidence.reaches(influence)  # their mean is zero
+    influence = influence / top  # This scaling avoids an overflow of the squares.
+    t, too_high, too_low = confidence.reaches(influence)  # The mean of the influences is zero.
     reach = max(t, (too_high + too_low) / 2.0)
     return top * math.sqrt(n / (n - 1.0) * float(influence @ influence)) * reach / float(ndtri(0.975))
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def _at_infinity(plan: Plan, log_z0: float) -> list[float]:
-    """Return the same at β = 0, where all variables are independent: exact."""
+    """Return the numbers of `_averages` at β = 0, which are exact because all variables are independent."""
     natural = plan.path.model.natural
     v = natural.visible_units.mean(np.zeros((1, len(natural.visible_bias))))
     h = natural.hidden_units.mean(np.zeros((1, len(natural.hidden_bias))))

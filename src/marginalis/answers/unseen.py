@@ -1,7 +1,8 @@
-"""What the states that no chain has met may do to mean values: they weigh about one in the effective number of chains.
+"""Possible effect on mean values of unseen states: states that no chain has visited.
 
-A variable that all chains hold in one state may be in another one in those states. What that does to the means of
-others follows from their fields, and what it does to a function from its values at states that lie elsewhere.
+Such states may have a probability of about one over the effective number of chains. A variable that has the same state
+in all chains may have another one there. The effect on the means of other variables follows from their fields, and the
+effect on a function from its values at other states.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from ..models.units import Units
 from .features import Features, Function, evaluated
 from .final_states import FinalStates
 
-_FEW = 5.0  # Chains with another value of a function, up to which the spread does not tell how rare that is.
-_MISSED = math.sqrt(2.0)  # Chains by whose root the error of a count of so few is widened, as in Wilson's interval.
-_ROUNDS = 2  # Couplings along which a change is followed, from the variables that are held.
-_LARGEST = 1e3  # Change of a field beyond which its size does not matter.
-_RANDOM = 64  # Random states at which a function is evaluated.
-_CHANGED = 4096  # States at which a function is evaluated, at most: all of them, or those with one variable changed.
-_SAME = 1e-9  # Values of a function, relative to the largest of them, that are taken as equal.
+_FEW = 5.0  # If fewer chains have another value of a function, their spread does not show how rare it is.
+_MISSED = math.sqrt(2.0)  # Widening of the error of a small count by two counts, as in Wilson's interval.
+_ROUNDS = 2  # A change of a constant variable is followed along this many couplings.
+_LARGEST = 1e3  # Changes of a field are cut off at this size, beyond which means no longer change.
+_RANDOM = 64  # A function is evaluated at this many random states.
+_CHANGED = 4096  # Limit of enumerated states, and of states with one variable changed, for a function.
+_SAME = 1e-9  # Values of a function count as equal within this fraction of the largest.
 
 
 def reaches_of_means(states: FinalStates, what: Features, means: Array) -> Array:
-    """Return how far from its mean each feature may be in states that no chain has met.
+    """Return the largest distance of each feature from its mean in unseen states.
 
-    The whole range for a feature whose mean lies within one in the effective number of chains of an end of it; for
-    others as far as the fields of such neighbours can move them.
+    It is the whole range of a feature whose mean is at an end of the range, within one over the effective number of
+    chains. Other features move as far as the fields of such neighbours can move their means.
     """
     natural, (at_v, at_h) = states.model.natural, states.model.callers_features()
     low, high = what.values.T
-    width = high - low  # NaN for a real variable, which nothing holds
+    width = high - low  # NaN for a real variable, which is never constant.
     held = _is_held(states, means, low, high)
     reach = np.where(held, width, 0.0)
     if not held.any():
@@ -55,9 +56,9 @@ def reaches_of_means(states: FinalStates, what: Features, means: Array) -> Array
 
 
 def _moved(units: Units, fields: Array, by: Array) -> Array:
-    """Return how far the mean of each feature goes when its field changes by so much either way."""
+    """Return the largest change of the mean of each feature if its field changes by `by` up or down."""
     by = np.minimum(by, _LARGEST)
-    if units.is_one_hot:  # each state against all others, whose fields may go the other way
+    if units.is_one_hot:  # The fields of the other states may change in the opposite direction.
         owners = units.owners(len(by))
         most = np.zeros(owners[-1] + 1 if len(owners) else 0)
         np.maximum.at(most, owners, by)
@@ -69,9 +70,9 @@ def _moved(units: Units, fields: Array, by: Array) -> Array:
 
 
 def reaches_of_products(states: FinalStates, what: Features, means: Array, reach: Array, products: Array) -> Array:
-    """Return how far from its mean the product of each pair may be, given how far its factors may.
+    """Return the largest distance of the product of each pair from its mean, from the distances of its factors.
 
-    As for features, that is the whole range where the mean lies close enough to an end of it.
+    As for features, it is the whole range if the mean is close enough to an end of the range.
     """
     ends = np.fmax(np.abs(what.values).max(axis=1), np.abs(means) + reach)
     a, b = what.pairs.T
@@ -83,15 +84,15 @@ def reaches_of_products(states: FinalStates, what: Features, means: Array, reach
 
 
 def widened(states: FinalStates, errors: Array, reach: Array) -> Array:
-    """Return errors of functions, and what states that no chain has met may add to them.
+    """Return errors of functions, increased by the possible effect of unseen states.
 
-    A function counts chains, while means and products have the part of single variables from their fields.
+    The increase is that of a count of chains; means and products use the fields of single variables instead.
     """
     return np.where(reach > 0.0, np.hypot(errors, _MISSED * states.once * reach), errors)
 
 
 def _is_held(states: FinalStates, means: Array, low: Array, high: Array) -> Array:
-    """Whether means lie so close to an end of their range that all chains may have been there; not without an end."""
+    """Whether means are so close to an end of their range that all chains may be there; False without a range."""
     with np.errstate(invalid="ignore"):
         return np.asarray(np.minimum(means - low, high - means) < states.once * (high - low))
 
@@ -99,11 +100,11 @@ def _is_held(states: FinalStates, means: Array, low: Array, high: Array) -> Arra
 def reach_of_function(
     states: FinalStates, what: Features, function: Function, name: str, values: Array, rows: Array
 ) -> Array:
-    """Return how far from its mean a function may be, number by number, where all chains but a few agree on it.
+    """Return the largest distance of each number of a function from its mean, if all chains but a few agree on it.
 
-    `values` are those at the states of the chains, [number, move, chain], and `rows` the states after the last move. It
-    is evaluated at all states of a small model, else at random ones, at those of the chains with all variables changed,
-    and at one chain's with each variable changed in turn.
+    `values` are those at the states of the chains, [number, move, chain], and `rows` are those after the last move. The
+    function is evaluated at all states of a small model. Otherwise it is evaluated at random states, at states of
+    chains with all variables changed, and at the state of one chain with each variable changed in turn.
     """
     flat, weights = values.reshape(len(values), -1), states.weights.ravel()
     common = _weighted_medians(flat, weights)
@@ -115,7 +116,7 @@ def reach_of_function(
     try:
         with np.errstate(all="ignore"):
             found.append(evaluated(function, name, _elsewhere(states, what, rows)).reshape(-1, len(values)).T)
-    except Exception:  # what a function does where it was not meant to be evaluated is its own affair
+    except Exception:  # A function need not be defined at these states.
         pass
     everywhere = np.concatenate(found, axis=1)
     return np.where(agreed, np.abs(everywhere - common[:, None]).max(axis=1), 0.0)
@@ -137,7 +138,7 @@ def _values_of_variables(what: Features) -> Iterator[Array]:
 
 
 def _elsewhere(states: FinalStates, what: Features, rows: Array) -> Array:
-    """Return states that the chains need not have met, rows of all features in the caller's order."""
+    """Return further states, visited or not, as rows of all features in the caller's order."""
     natural = states.model.natural
     values = [list(x) for x in _values_of_variables(what)]
     if not np.isnan(what.values).any() and math.prod(map(len, values)) <= _CHANGED:
@@ -152,7 +153,7 @@ def _elsewhere(states: FinalStates, what: Features, rows: Array) -> Array:
     random = states.in_order(*sides)
     some = rows[np.linspace(0, len(rows) - 1, min(len(rows), _RANDOM)).astype(np.int64)]
     changed = np.where(np.isnan(what.values[:, 0]), random[: len(some)], what.values.sum(axis=1) - some)
-    if (what.states >= 0).any():  # the next state of each categorical variable
+    if (what.states >= 0).any():  # Each categorical variable takes its next state.
         last = np.append(np.diff(what.owners) != 0, True)
         start = np.searchsorted(what.owners, what.owners)
         onward = np.where(last, start, np.minimum(np.arange(len(last)) + 1, len(last) - 1))
