@@ -1,8 +1,8 @@
-"""Lattices: Ising models whose couplings are all J or −J, so that few fields are possible.
+"""Lattices: Ising models whose couplings are all ±J, so that few fields are possible.
 
-The neighbours of a spin add up to a whole number s, and its field is J·s + b. For every step of the path and every kind
-of site (its own field b, and that of the base) all that follows from s is in a table: how likely the spin is to stand
-against its field, and what ln 2cosh of it gains.
+The neighbours of a spin add up to a whole number s, and its field is J·s + b. A kind of site is a pair of fields b, its
+own and that of the base. For every step of the path, kind of site and s, tables hold the probability that the spin is
+set against its field, and the change of ln 2cosh of the field.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from . import population
 from .lattice_kernel import MOST, anneal_lattice
 from .population import Prepared, chains_together
 
-CHUNK = 512  # steps that tables are made for at a time
+CHUNK = 512  # Number of steps whose tables are made together.
 
 
 class Neighbours(NamedTuple):
-    """Those of each site of one side, padded to whole tiles, among the sites of one side."""
+    """The neighbours, on one side, of every site of one side, whose number is padded to whole tiles."""
 
     begin: np.ndarray
-    minus: np.ndarray  # where those with a coupling of −J begin
-    places: np.ndarray  # in the array of states
+    minus: np.ndarray  # Where the neighbours with a coupling of −J begin.
+    places: np.ndarray  # Their places in the array of states.
 
 
 class Lattice(NamedTuple):
     """The path from a base to a lattice."""
 
     coupling: float
-    hidden: Neighbours  # on the visible side
-    visible: Neighbours  # on the hidden side
-    beside: Neighbours | None  # of visible sites on the visible side
-    before: Neighbours | None  # those of them that come first
-    kinds: tuple[np.ndarray, np.ndarray]  # of the visible sites, and of the hidden ones
-    slopes: Array  # of the field of each kind of site in β, and where it starts
-    bases: Array
+    hidden: Neighbours  # Neighbours of hidden sites on the visible side.
+    visible: Neighbours  # Neighbours of visible sites on the hidden side.
+    beside: Neighbours | None  # Neighbours of visible sites on the visible side.
+    before: Neighbours | None  # Those neighbours that are drawn before the site.
+    kinds: tuple[np.ndarray, np.ndarray]  # Kinds of the visible sites, and of the hidden ones.
+    slopes: Array  # The slope in β of the field of each kind of site.
+    bases: Array  # The field of each kind at β = 0.
 
 
 def lay_out(plan: Plan) -> Lattice:
-    """Return the lattice of a plan, which `is_lattice` says it has."""
+    """Return the lattice of a plan that satisfies `is_lattice`."""
     path = plan.path.spins
     weights = sp.csr_array(path.weights)
     sides = path.slope_v + 1j * path.base_v, path.slope_h + 1j * path.base_h
@@ -70,7 +70,7 @@ def lay_out(plan: Plan) -> Lattice:
 
 
 def _neighbours(couplings: Any) -> Neighbours:
-    """Lay out couplings, a row for each site and a column for each neighbour."""
+    """Return the neighbours given by couplings, a matrix with a row for each site and a column for each neighbour."""
     into = sp.csr_array(couplings, copy=True)
     into.eliminate_zeros()
     rows = np.repeat(np.arange(into.shape[0]), np.diff(into.indptr))
@@ -84,9 +84,9 @@ class Tables(NamedTuple):
     """Tables [step][kind of site][sum of neighbours] for the steps after `first`."""
 
     first: int
-    thresholds: np.ndarray  # words below it make a spin stand against its field
-    likelier: np.ndarray  # the spin along the field, as bytes
-    gains: np.ndarray  # of ln 2cosh, in whole numbers of the scale of each step
+    thresholds: np.ndarray  # A spin is set against its field if its random word is below this.
+    likelier: np.ndarray  # The spin along the field, as bytes.
+    gains: np.ndarray  # Changes of ln 2cosh, in multiples of the scale of each step.
     scale: Array
 
 
@@ -109,7 +109,7 @@ class TableMaker:
 
 
 def draw_tables(fields: Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return the thresholds of draws, and the likelier spins."""
+    """Return the thresholds of draws, and the more likely spins."""
     words, spins = aligned(fields.shape, np.uint32), aligned(fields.shape, np.int8)
     words[:], spins[:] = thresholds(fields), np.copysign(1.0, fields)
     return words, spins.view(np.uint8)
@@ -124,17 +124,17 @@ class Model(NamedTuple):
     before: Neighbours | None
     kinds: tuple[np.ndarray, np.ndarray]
     coupling: float
-    start: tuple[np.ndarray, np.ndarray]  # threshold and likelier spin of each visible site under the base
+    start: tuple[np.ndarray, np.ndarray]  # Threshold and likelier spin of visible sites under the base.
     slope_v: np.ndarray
     slope_h: np.ndarray
-    rises: np.ndarray | None  # the slopes of the visible side, where there are any
-    differences: Array  # β_k − β_{k−1}
+    rises: np.ndarray | None  # The slopes of the visible side, or None if all are zero.
+    differences: Array  # β_k − β_{k−1}.
     seed: np.uint64
     sides: tuple[int, int]
 
 
 def serves(plan: Plan) -> bool:
-    """Whether `lattice_kernel` takes the plan: it was faster than multiply-adds for all lattices that were tried."""
+    """Whether the kernel supports a plan; it was faster than multiply-adds on all lattices that were tried."""
     possible = HAS_AVX512 and plan.placement.precision == "single" and plan.placement.draws == "words"
     return possible and is_lattice(plan, any_graph=True)
 
@@ -173,7 +173,7 @@ def prepare(plan: Plan) -> Prepared:
 
 
 class Population(population.Population):
-    """Blocks of LANES chains on a lattice, their spins bytes."""
+    """Blocks of LANES chains on a lattice, whose spins are stored as bytes."""
 
     def _carry(self, to_step: int) -> None:
         while True:
@@ -185,7 +185,7 @@ class Population(population.Population):
                 return
 
     def _carry_by(self, tables: Any, stop: int) -> None:
-        """Take the steps up to `stop`, which these tables are for."""
+        """Take the steps up to `stop` with the tables of these steps."""
         spins = self.spins_v, self.spins_h
         anneal_lattice(*self.prepared.model, *tables, self.first, *spins, self.weights, self.step, stop, self.fresh)
 

@@ -1,10 +1,10 @@
-"""The kernel of lattices: neighbours are added up as whole numbers, and everything else is looked up.
+"""The kernel for lattices: neighbours are added up as whole numbers, and everything else is looked up.
 
-Spins are bytes, ±1, those of sixteen chains side by side. The sum of a site's neighbours is the index of its entries in
-tables of sixteen (`lattice`): the threshold of its draw, the spin that its field favours, and the gain of ln 2cosh, a
-whole number as well. No exponential, no logarithm, no rounding on the way.
+Spins are bytes, ±1, with sixteen chains side by side. The sum of a site's neighbours is the index into tables of
+sixteen entries (`lattice`): the threshold of its draw, the spin along its field, and the change of ln 2cosh as a whole
+number. The kernel needs no exponentials or logarithms and does not round.
 
-On a graph that is not bipartite some neighbours of a sampled site are sampled, too, and sites are drawn in turn.
+If the graph is not bipartite, some neighbours of a sampled site are sampled, too, and the sites are drawn in turn.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ...simd.draws import FLUSH, INLINE, LOW, TILE, WORD, philox
 from ...simd.lookup import as_numbers, as_words, drawn, looked_up
 from ...simd.vector import LANES, fma, lane_numbers, load, scalar, splat, store
 
-MOST = 7  # neighbours of a site: a table has LANES entries, for sums from −MOST to MOST
+MOST = 7  # Largest number of neighbours: a table has LANES entries, for sums from −MOST to MOST.
 
 
 @njit(**INLINE)
 def _add_up(neighbours, unit, x, at, total):
-    """Add the neighbours of a site to a sum, those with a coupling of −J with a minus."""
+    """Add the neighbours of a site to a sum, with a minus sign if their coupling is −J."""
     if neighbours is not None:
         minus = scalar(neighbours.minus, unit)
         for p in range(scalar(neighbours.begin, unit), minus):
@@ -37,7 +37,7 @@ def anneal_lattice(
     first, thresholds, favoured, gains, scale,
     first_chain, v, h, log_weights, from_step, to_step, fresh,
 ):  # fmt: skip
-    """Carry the blocks in v, h and log_weights from one step of 0 … K to another, as `anneal_blocks` does.
+    """Advance the blocks in v, h and log_weights from one step of 0 … K to another, as `anneal_blocks` does.
 
     The first line of arguments is a `lattice.Model`, the second one the `lattice.Tables` of these steps.
     """

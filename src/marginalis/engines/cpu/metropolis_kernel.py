@@ -1,7 +1,7 @@
-"""Metropolis sweeps over the summed-out side (`transitions.metropolis`), on the fields of the sampled side.
+"""Metropolis sweeps over the summed-out side (`reference.moves.metropolis`), based on the fields of the sampled side.
 
-P_k(h) ∝ exp(c_k·h) Π_i 2cosh x_i, so with the fields x_i at hand a flip of h_j costs, for each of its
-weights, one multiply-add for the new field, one exponential, one product and one sum of |x|.
+P_k(h) ∝ exp(c_k·h) Π_i 2cosh x_i, so if the fields x_i are known, a flip of h_j costs one multiply-add for the new
+field, one exponential, one product and one sum of |x| for each of its weights.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ...simd.draws import FLUSH, INLINE, TILE, boltzmann, philox
 from ...simd.functions import accept, exp2_nonpositive, log, select
 from ...simd.vector import LANES, absolute, fma, load, minus_absolute, scalar, store
 
-_CHUNK = TILE * FLUSH  # factors of a product before its logarithm is taken
+_CHUNK = TILE * FLUSH  # Number of factors whose product stays in range before its logarithm is taken.
 _LOG2_E = 1.0 / math.log(2.0)
 _TWICE_LOG2_E = 2.0 * _LOG2_E
 _HALF_LN_2 = 0.5 * math.log(2.0)
 
 
 def sweep_flips(flips, sweep, base, slope, beta, chain, step, k0, k1, x, at_x, h, at_h):
-    """Propose to flip every unit of h in order, in the two blocks at `at_x`, `at_h` together.
+    """Propose to flip every unit of h in order, in the two blocks at `at_x` and `at_h`.
 
-    x holds the fields of the other side, h the spins. A proposal waits for the verdict on the one before it;
-    the second block gives the processor something to do meanwhile.
+    x holds the fields of the other side, h the spins. Each proposal depends on the result of the previous one, so two
+    independent blocks are processed together to keep the processor busy.
     """
     raise NotImplementedError
 
@@ -53,13 +53,13 @@ def _factor(y, linear, product):
 
 @njit(**INLINE)
 def _fold(linear, product):
-    """Move the product into the linear part before it overflows."""
+    """Move the logarithm of the product into the linear part before the product overflows."""
     return fma(log(product), _TWICE_LOG2_E, linear), product - product + 1.0
 
 
 @njit(**INLINE)
 def _scale(x, at_x, n, factor):
-    """Multiply the fields by a factor; returns (linear, product) of the scaled ones."""
+    """Multiply the fields by a factor; return (linear, product) of the result."""
     linear = load(x, at_x) - load(x, at_x)
     product = linear + 1.0
     for start in range(0, n, _CHUNK):
@@ -74,7 +74,7 @@ def _scale(x, at_x, n, factor):
 
 @njit(**INLINE)
 def _catch_up(data, p_owed, p, i, owed, step, x, at_x):
-    """Bring field i up to date; returns what it would be after the proposed step."""
+    """Bring field i up to date; return its value after the proposed flip."""
     y = fma(scalar(data, p_owed + i * TILE), owed, load(x, at_x + i * LANES))
     store(x, at_x + i * LANES, y)
     return fma(scalar(data, p + i * TILE), step, y)
@@ -82,9 +82,9 @@ def _catch_up(data, p_owed, p, i, owed, step, x, at_x):
 
 @njit(**INLINE)
 def _flip_full(data, p_owed, p, own, change, x, at_x, n, h, at_spin, word, linear, product, owed):
-    """Propose one flip: bring the fields up to date, weigh the flipped state, and decide.
+    """Propose one flip: bring the fields up to date, compute the weight of the flipped state, and decide.
 
-    Returns (linear, product) of the state that is left, and the change of h that the fields still lack.
+    Return (linear, product) of the resulting state, and the change of h that is not yet in the fields.
     """
     spin = load(h, at_spin)
     zero = spin - spin
@@ -95,7 +95,7 @@ def _flip_full(data, p_owed, p, own, change, x, at_x, n, h, at_spin, word, linea
             new_linear, new_product = _fold(new_linear, new_product)
         stop = min(start + _CHUNK, n)
         fours = stop - (stop - start) % 4
-        for i in range(start, fours, 4):  # spelled out, so that constants are loaded once for four fields
+        for i in range(start, fours, 4):  # Unrolled, so that constants are loaded once for four fields.
             y0 = _catch_up(data, p_owed, p, i, owed, step, x, at_x)
             y1 = _catch_up(data, p_owed, p, i + 1, owed, step, x, at_x)
             y2 = _catch_up(data, p_owed, p, i + 2, owed, step, x, at_x)
@@ -113,8 +113,8 @@ def _flip_full(data, p_owed, p, own, change, x, at_x, n, h, at_spin, word, linea
 
 
 def _sweep_full(flips, sweep, base, slope, beta, chain, step, k0, k1, x, at_x, h, at_h):
-    # Every flip changes every field: (linear, product) of the present state are kept, and the fields catch
-    # up with the last accepted flip while the next one is weighed.
+    # Every flip changes every field. The kernel keeps (linear, product) of the present state, and applies the last
+    # accepted flip to the fields while it computes the weight of the next one.
     data, _, last, begin = flips
     n = last[0]
     linear_a, product_a = _scale(x, at_x[0], n, _TWICE_LOG2_E)
@@ -144,7 +144,7 @@ def _sweep_full(flips, sweep, base, slope, beta, chain, step, k0, k1, x, at_x, h
 
 
 def _sweep_lists(flips, sweep, base, slope, beta, chain, step, k0, k1, x, at_x, h, at_h):
-    # A flip changes the fields of a few neighbours only: their factors are compared before and after.
+    # A flip changes the fields of a few neighbours only, so only their factors are compared.
     indptr = flips[0]
     for tile in range((len(indptr) - 1) // TILE):
         words_a = philox(chain[0], step, uint64(tile), uint64(METROPOLIS + sweep), k0, k1)

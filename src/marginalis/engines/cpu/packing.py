@@ -13,14 +13,14 @@ from ...simd.lookup import COLUMNS, SPINS
 from .tables_kernel import PANEL
 
 _UNITS = PANEL * TILE
-_WORTH_FILLING = 0.25  # a band is faster than lists of neighbours if at least this part of it is not zero
+_WORTH_FILLING = 0.25  # A band is faster than lists of neighbours if at least this fraction of it is not zero.
 
 
 def pack(weights: Any, dtype: type) -> tuple[np.ndarray, ...]:
-    """Weights from the rows' side into the columns' side, in the order the kernel reads them.
+    """Return weights from the rows' side into the columns' side, in the order in which the kernel reads them.
 
-    Either (data, first, last, begin), a band of inputs for each tile of columns, or (indptr, indices, data),
-    a list of neighbours for each column.
+    The result is (data, first, last, begin), a band of inputs for each tile of columns, or (indptr, indices, data), a
+    list of neighbours for each column.
     """
     rows, columns = weights.shape
     tiles = -(-columns // TILE)
@@ -46,7 +46,7 @@ def pack(weights: Any, dtype: type) -> tuple[np.ndarray, ...]:
 
 
 def is_band(weights: Any) -> bool:
-    """Whether `pack` fills bands of inputs with the weights."""
+    """Whether `pack` returns bands for these weights."""
     if not sp.issparse(weights):
         return True
     into = sp.csr_array(weights.T)
@@ -58,7 +58,7 @@ def _band(into: Any) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the first input of each tile of rows of a CSR matrix and the one after its last, or None for lists."""
     columns, rows = into.shape
     indptr = np.pad(into.indptr, (0, -columns % TILE), mode="edge").astype(np.int64)
-    # the indices of a column are sorted: its inputs reach from the first to the last of them
+    # The indices of a row are sorted, so its inputs reach from the first of them to the last.
     ends = np.concatenate([into.indices, [0]])
     some = np.diff(indptr) > 0
     first = np.where(some, ends[indptr[:-1]], rows).reshape(-1, TILE).min(axis=1).astype(np.int64)
@@ -68,31 +68,31 @@ def _band(into: Any) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def pack_flips(weights: Any, up: tuple[np.ndarray, ...], dtype: type) -> tuple[np.ndarray, ...]:
-    """Weights as the Metropolis sweeps read them: full bands as they are, anything else as lists."""
+    """Return weights for the Metropolis sweeps: full bands as they are, everything else as lists."""
     if len(up) == 3 or ((up[1] == 0).all() and (up[2] == weights.shape[0]).all()):
         return up
     return _lists(sp.csr_array(weights.T), dtype)
 
 
 def _lists(into: Any, dtype: type) -> tuple[np.ndarray, ...]:
-    """(indptr, indices, data) of a CSR matrix, its rows padded to whole tiles."""
+    """Return (indptr, indices, data) of a CSR matrix, with rows padded to whole tiles."""
     indptr = np.pad(into.indptr, (0, -into.shape[0] % TILE), mode="edge").astype(np.int64)
     return indptr, into.indices.astype(np.int64), into.data.astype(dtype)
 
 
 def pack_lists(weights: Any, dtype: type) -> tuple[np.ndarray, ...]:
-    """The same, always as lists of neighbours."""
+    """Return weights as `pack` does, but always as lists of neighbours."""
     into = sp.csr_array(sp.csr_array(weights).T)
     into.sort_indices()
     return _lists(into, dtype)
 
 
 def pack_tables(weights: Any) -> tuple[np.ndarray, ...]:
-    """Weights [input, unit] as the kernel makes tables of them: (weights, inputs, begin, scale).
+    """Return weights [input, unit] in the form from which the kernel makes tables: (weights, inputs, begin, scale).
 
-    A unit's weights are whole multiples of its scale, a power of two such that no sum exceeds 2^30. They lie
-    [panel][tile][four inputs][5][unit], from begin[panel] (in four inputs of a tile), as `table_of` takes them; a
-    panel has the inputs from inputs[panel, 0] to inputs[panel, 1], in fours.
+    The weights of a unit are integers times its scale, a power of two such that no sum exceeds 2^30. Their order is
+    [panel][tile][four inputs][5][unit], where the five numbers are the arguments of `table_of`. A panel starts at
+    begin[panel] and has the inputs from inputs[panel, 0] to inputs[panel, 1], both counted in groups of four inputs.
     """
     rows, columns = weights.shape
     sparse = sp.issparse(weights)
@@ -120,7 +120,7 @@ def pack_tables(weights: Any) -> tuple[np.ndarray, ...]:
 
 @kernel()
 def _fill(band, scales, made):
-    """Round the weights times the scale of their unit; `made` gets the sum of every four, and −2 times each of them."""
+    """Round the weights times their unit's scale; `made` receives the sum of every four, and −2 times each of them."""
     for unit in range(band.shape[1]):
         tile, column = unit // COLUMNS, unit % COLUMNS
         for i in range(band.shape[0]):

@@ -1,4 +1,4 @@
-"""Lattices whose chains are bits: plans laid out for `planes_kernel`, and its populations."""
+"""Lattices whose chains are stored as bits: arguments and populations of `planes_kernel`."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from .lattice import CHUNK
 from .planes_kernel import DIGITS, TOGETHER, anneal_planes
 from .population import Prepared, chains_together
 
-GROUP = TOGETHER * LANES  # chains in a vector
+GROUP = TOGETHER * LANES  # Number of chains in a vector.
 ONES = np.uint32(0xFFFFFFFF)
 
 
 class Kinds(NamedTuple):
-    """Kinds of sites, by their neighbours and fields."""
+    """Kinds of sites, which differ in their number of neighbours or in their fields."""
 
-    counters: np.ndarray  # that tell how many sites are in which class: one less than there are classes
-    classes: np.ndarray  # coefficients of the two digits of the class, where fields vanish
+    counters: np.ndarray  # Counters of sites per class: one fewer than there are classes.
+    classes: np.ndarray  # Coefficients of the two digits of the class, without fields.
 
 
 class Sites(NamedTuple):
-    """Sites of one side, sorted by kind, and their neighbours, an even number of them."""
+    """Sites of one side, sorted by kind, and their neighbours, padded to an even number per site."""
 
-    kinds: np.ndarray  # those that occur
-    begin: np.ndarray  # of the sites of each
+    kinds: np.ndarray  # The kinds that occur.
+    begin: np.ndarray  # Where the sites of each kind begin.
     units: np.ndarray
-    widths: np.ndarray  # neighbours of a site of each kind
-    first: np.ndarray  # where the places of their neighbours begin
+    widths: np.ndarray  # Number of neighbours of a site of each kind.
+    first: np.ndarray  # Where the places of their neighbours begin.
     places: np.ndarray
-    signs: np.ndarray | None  # bits to turn over where the coupling is −J
+    signs: np.ndarray | None  # Bits to invert if the coupling is −J.
 
 
 class Model(NamedTuple):
@@ -48,30 +48,30 @@ class Model(NamedTuple):
     hidden: Sites
     visible: Sites
     kinds: Kinds
-    wide: int | None  # whether a class has three digits, or two
-    start: tuple[np.ndarray, np.ndarray]  # thresholds and favoured spins under the base
-    rises: np.ndarray  # slopes of the fields of each kind
-    rising: bool  # whether any is not zero
-    differences: Array  # β_k − β_{k−1}
+    wide: int | None  # 1 if a class has three digits, None if two.
+    start: tuple[np.ndarray, np.ndarray]  # Thresholds and favoured spins under the base.
+    rises: np.ndarray  # Slopes of the fields of each kind.
+    rising: bool  # Whether any slope is not zero.
+    differences: Array  # β_k − β_{k−1}.
     seed: np.uint64
     sides: tuple[int, int]
-    units: tuple[int, int]  # of the sampled side, and of the summed-out one
+    units: tuple[int, int]  # Units of the sampled side, and of the summed-out one.
 
 
 class Tables(NamedTuple):
-    """[step][kind of site][coefficient] for the steps after `first`."""
+    """Tables [step][kind of site][coefficient] for the steps after `first`."""
 
     first: int
     thresholds: np.ndarray
     favoured: np.ndarray
-    worth: Array  # in the log-weight
+    worth: Array  # Contributions to the log-weight.
 
 
 class TableMaker:
     """Makes the tables of a path, CHUNK steps at a time; all threads share the most recent ones.
 
-    `kinds` are the number of neighbours, the slope of the field and its start. Class q is that of q neighbours up, or
-    as many down where there is no field.
+    `kinds` are the number of neighbours, the slope of the field and its start. A site is in class q if q neighbours
+    are up, or, without fields, if q neighbours are either up or down.
     """
 
     def __init__(self, coupling: float, kinds: Array, betas: Array) -> None:
@@ -94,7 +94,7 @@ def draw_tables(fields: Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def serves(plan: Plan) -> bool:
-    """Whether a plan is for this kernel: the caller has asked for it, and `unserved` has agreed."""
+    """Whether a plan draws by planes, which `unserved` has checked before."""
     return plan.placement.draws == "planes"
 
 
@@ -139,7 +139,7 @@ def prepare(plan: Plan) -> Prepared:
         path.constants(plan.betas),
         path.offset,
         path.scale,
-        200 * sum(weights.shape),  # for LANES times as many words
+        200 * sum(weights.shape),  # A rough cost; one vector operation serves LANES words.
         TOGETHER * chains_together(sum(weights.shape), 4),
         GROUP,
         aligned=GROUP,
@@ -153,10 +153,10 @@ def _sites(into: Any, kinds: np.ndarray, signed: bool) -> Sites:
     degrees = np.diff(into.indptr)
     widths = degrees[units[begin]] + degrees[units[begin]] % 2
     first = np.concatenate([[0], np.cumsum(widths * sizes)])
-    start = np.empty(len(units), dtype=np.int64)  # of the neighbours of each
+    start = np.empty(len(units), dtype=np.int64)  # Where the neighbours of each unit begin.
     start[units] = np.repeat(first[:-1] - begin * widths, sizes) + np.arange(len(units)) * np.repeat(widths, sizes)
     at = np.repeat(start - into.indptr[:-1], degrees) + np.arange(into.nnz)
-    places = np.full(first[-1], into.shape[1], dtype=np.int64)  # a site that is always down
+    places = np.full(first[-1], into.shape[1], dtype=np.int64)  # Padding refers to a site that is always down.
     signs = np.zeros(first[-1], dtype=np.uint32)
     places[at] = into.indices
     signs[at[into.data < 0]] = ONES
@@ -166,10 +166,10 @@ def _sites(into: Any, kinds: np.ndarray, signed: bool) -> Sites:
 
 
 class Population(lattice.Population):
-    """Chains as bits: 32 to a word, by their numbers, and 512 to a vector."""
+    """Chains stored as bits, 32 to a word and 512 to a vector; a chain's bit is its number modulo 32."""
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
-        self.lead = (plan.chains.first + chains.start) % TOGETHER  # chains of the first word that are not wanted
+        self.lead = (plan.chains.first + chains.start) % TOGETHER  # Chains of the first word that precede the range.
         super().__init__(plan, prepared, chains)
 
     def _allocate(self, blocks: int, joint: bool) -> None:
@@ -220,7 +220,7 @@ class Population(lattice.Population):
         self.fresh = 2
 
     def _words(self, rows: np.ndarray) -> np.ndarray:
-        """Bits of the chains, a row for each, as words [group, unit, lane]."""
+        """Return bits of the chains, one row for each, as words [group, unit, lane]."""
         padded = np.zeros((len(self.alive) * GROUP, rows.shape[1]), dtype=bool)
         padded[self.lead : self.lead + len(rows)] = rows
         packed = np.packbits(padded.reshape(-1, LANES, TOGETHER, rows.shape[1]), axis=2, bitorder="little")

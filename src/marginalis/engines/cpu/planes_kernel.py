@@ -1,14 +1,14 @@
-"""The kernel of lattices whose chains are bits: 32 to a word, 512 to a vector (multi-spin coding).
+"""The kernel for lattices whose chains are bits: 32 to a word, 512 to a vector (multi-spin coding).
 
-A site's word holds the spins of 32 chains. Its neighbours are counted in binary, a vector for each digit of the
-number m that pull it up, so that logic does for 512 chains what additions do for one. Uniforms come as planes: the
-highest bits of 512 of them, then the next ones, and so on. They are compared with the thresholds from the top until
-every chain is decided, which takes some twelve planes. A threshold depends on the class of a site: m, or where there is
-no field the smaller of m and its complement. So each bit of it is a sum modulo two of products of the digits of the
-class, with coefficients that are the same for all chains.
+A site's word holds the spins of 32 chains. The number m of neighbours that favour the spin up is counted in binary,
+with one vector per digit, so that logical instructions replace additions for 512 chains at once. Uniforms are drawn as
+planes: the highest bits of 512 uniforms, then the next bits, and so on. They are compared with the thresholds from the
+highest bit on until every chain is decided, which takes about twelve planes. A threshold depends on the class of a
+site, which is m, or without fields the smaller of m and its complement. Each bit of the threshold is therefore a sum
+modulo two of products of the digits of the class, with coefficients that are the same for all chains.
 
-Log-weights need how many sites are in which class. The digits of the class, and their products, are counted by adders
-that carry every second time only; what a count is worth is a number in double precision. Nothing is rounded before.
+Log-weights are linear in the numbers of sites per class. The digits of the class, and their products, are counted by
+adders that carry only every second time. The counts are exact, and their contributions are in double precision.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from ...simd.draws import CALLED, INLINE, LOW, WORD, philox
 from ...simd.lookup import as_numbers
 from ...simd.vector import LANES, fma, lane_numbers, load, scalar, splat, store
 
-TOGETHER = 32  # chains in a word
+TOGETHER = 32  # Number of chains in a word.
 PLANES = 32
-DIGITS = 8  # coefficients of a function of three digits
-_CALLS = 8  # of Philox for all planes of a uniform
-_AT_LEAST = 3  # of them: after fewer some of 512 chains are undecided
+DIGITS = 8  # Number of coefficients of a function of three digits.
+_CALLS = 8  # Calls of Philox for all planes of a uniform.
+_AT_LEAST = 3  # Calls before the first check: after fewer, some of 512 chains are almost surely undecided.
 
 
 @njit(**INLINE)
 def _count(places, signs, width, at, x, start):
-    """Count the neighbours that pull a site up, in three binary digits."""
+    """Count the neighbours that favour the spin up, in three binary digits."""
     zero = splat(uint32(0))
     m0, m1, m2 = zero, zero, zero
     for p in range(at, at + width, 2):
@@ -77,7 +77,7 @@ def _bit(coefficients, p, wide, d, d01):
 
 @njit(**INLINE)
 def _compare(words, coefficients, p, wide, d, d01):
-    """Compare four planes, from p, with those of the thresholds: which are less, and which the same."""
+    """Compare four planes from p on with those of the thresholds; return which are less and which are equal."""
     zero = splat(uint32(0))
     less, same = zero, splat(uint32(0xFFFFFFFF))
     u, t = words[3], _bit(coefficients, p + 3, wide, d, d01)
@@ -92,7 +92,7 @@ def _compare(words, coefficients, p, wide, d, d01):
 
 @njit(**INLINE)
 def _draw(unit, coefficients, wide, d, d01, chains, alive, k, side, k0, k1):
-    """Return where the uniform of a unit is below the threshold of its class."""
+    """Return the chains whose uniform is below the threshold of the unit's class, as bits."""
     less, same = splat(uint32(0)), alive
     call = 0
     while call < _AT_LEAST or (call < _CALLS and any_bit(same)):
@@ -105,7 +105,7 @@ def _draw(unit, coefficients, wide, d, d01, chains, alive, k, side, k0, k1):
 
 @njit(**INLINE)
 def _unfold(words, at, wide, coefficients):
-    """Spread the bits of some words: coefficients[plane][word], all ones or none."""
+    """Expand the bits of some words to coefficients[plane][word] that are all ones or all zeros."""
     for j in range(DIGITS // 2 if wide is None else DIGITS):
         word = words[at + j]
         for p in range(PLANES):
@@ -114,7 +114,7 @@ def _unfold(words, at, wide, coefficients):
 
 @njit(**INLINE)
 def _add(counter, at, number, bits):
-    """Add a bit of every chain to a counter that has taken `number` of them: [digit][sum, what waits for another]."""
+    """Add a bit of every chain to a counter of `number` bits so far: [digit][sum, bits that wait for a partner]."""
     while number & 1:
         total, waiting = load(counter, at), load(counter, at + LANES)
         store(counter, at, parity(total, waiting, bits))
@@ -126,7 +126,7 @@ def _add(counter, at, number, bits):
 
 @njit(**INLINE)
 def _finish(counter, at, number, digits):
-    """Add what still waits in a counter that has taken `number` bits of every chain."""
+    """Add the bits that still wait in a counter of `number` bits per chain."""
     for digit in range(digits):
         if number >> digit & 1:
             bits = load(counter, at + (2 * digit + 1) * LANES)
@@ -138,7 +138,7 @@ def _finish(counter, at, number, digits):
 
 @njit(**CALLED)
 def _collect(counter, counters, number, worth, at_worth, weights, at):
-    """Add to the log-weights what the counts are worth, chain by chain; `number` sites have been counted."""
+    """Add the contributions of the counts of `number` sites to the log-weights, chain by chain."""
     room = len(counter) // (DIGITS - 1)
     digits = 0
     while number >> digits:
@@ -167,7 +167,7 @@ def _sweep(
     sites, signs, kinds, wide, tables, row, counts, chains, alive, k, side, k0, k1, here, at_here, there, at_there,
     scratch, worth, weights, at_weights,
 ):  # fmt: skip
-    """Draw all sites of a side given the other one; if it `counts`, add what their classes are worth."""
+    """Draw all sites of a side given the other; with `counts`, add their contributions to the weights."""
     thresholds, favoured = tables
     counter, coefficients, _ = scratch
     room = len(counter) // (DIGITS - 1)
@@ -214,7 +214,7 @@ def _sweep(
 
 @njit(**CALLED)
 def _rise(sites, slopes, difference, v, at_v, scratch, weights, at_weights):
-    """Add the slope in β of the fields of the sampled side."""
+    """Add the contribution of the fields of the sampled side to the log-weights."""
     counter, _, pair = scratch
     room = len(counter) // (DIGITS - 1)
     for i in range(len(sites.kinds)):
@@ -232,10 +232,10 @@ def anneal_planes(
     first, thresholds, favoured, worth,
     first_word, alive, v, h, scratch, weights, from_step, to_step, fresh,
 ):  # fmt: skip
-    """Carry groups of 512 chains, as bits in v and h, from one step of 0 … K to another.
+    """Advance groups of 512 chains, stored as bits in v and h, from one step of 0 … K to another.
 
     The first line of arguments is a `planes.Model`, the second one the `Tables` of these steps. `alive` has a bit for
-    every chain that counts; log-weights lie [group][bit][word].
+    every chain that is not padding; the order of log-weights is [group][bit][word].
     """
     steps = len(differences)
     tables = (thresholds, favoured)
@@ -246,7 +246,7 @@ def anneal_planes(
         living = load(alive, group * LANES)
         at_v, at_h = group * v.shape[1] * LANES, group * h.shape[1] * LANES
         at_weights = group * TOGETHER * LANES
-        if fresh == 1:  # at step 0; the tables of the start do not look at the neighbours
+        if fresh == 1:  # Step 0: the thresholds of the base do not depend on neighbours.
             _sweep(
                 visible, visible.signs, kinds, wide, start, from_step, False, chains, living, uint64(0), side_v, k0, k1,
                 v, at_v, h, at_h, scratch, worth, weights, at_weights,

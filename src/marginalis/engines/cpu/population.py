@@ -1,4 +1,4 @@
-"""What the families of kernels share: how a plan is laid out, and blocks of chains side by side in vector registers."""
+"""The common base of the families of kernels: prepared plans, and blocks of chains side by side in vector registers."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from ...checks import Array
 from ...simd.vector import LANES, aligned
 from ..plan import Plan
 
-_CALL_OPERATIONS = 5e8  # Multiply-adds per kernel call: some ten milliseconds, so that an interrupt is prompt.
-JOB_BYTES = 1 << 20  # States of the chains that are advanced together.
+_CALL_OPERATIONS = 5e8  # Multiply-adds per kernel call: tens of milliseconds, so that interrupts are handled promptly.
+JOB_BYTES = 1 << 20  # Bytes of the states of chains that are advanced together.
 
 
 class Prepared(NamedTuple):
-    """What the populations of one plan share."""
+    """The common data of all populations of one plan."""
 
-    model: Any  # The plan in the kernel's terms, in each family's own way.
+    model: Any  # The arguments of the kernel, which differ between families.
     n_visible: int
     dtype: type
-    constants: Array  # What the change to spins adds to every log-weight up to each step.
+    constants: Array  # Contribution of the conversion to spins to every log-weight, up to each step.
     offset: float  # A visible unit is offset + scale·(±1).
     scale: float
     operations: int  # Rough cost of one chain·step, in multiply-adds.
-    together: int  # Chains to advance together at most.
-    at_least: int = LANES  # And at least, where there are so many for every thread.
+    together: int  # Largest number of chains to advance together.
+    at_least: int = LANES  # Smallest number, if every thread can have as many.
     aligned: int = 0  # If not 0, jobs begin at chains whose numbers are multiples of this.
-    looked_up: tuple[tuple[np.ndarray, ...], ...] = ()  # The couplings that tables are made of, if any.
+    looked_up: tuple[tuple[np.ndarray, ...], ...] = ()  # Couplings from which tables are made, if any.
     maker: Any = None  # Makes the tables of a lattice, for some steps at a time.
 
 
 class Population(ABC):
-    """Blocks of LANES chains, all at the same step. AIS carries the weights of mAIS along, on the same path."""
+    """Blocks of LANES chains, all at the same step. AIS also computes the weights of mAIS for the same states."""
 
     joint: np.ndarray | None
     weights: np.ndarray
     spins_v: np.ndarray
-    carried: np.ndarray | None = None  # what goes with a chain, if it is more than the sampled units
+    carried: np.ndarray | None = None  # The state of a chain, if it is more than the sampled units.
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
         self.prepared, self.chains, self.step = prepared, chains, 0
         self._allocate(-(-len(chains) // LANES), plan.method == "ais")
         self.first = np.uint64(plan.chains.first + chains.start)
-        self.fresh = 1  # the states are still to be drawn from the base
+        self.fresh = 1  # 1: the states are still to be drawn from the base.
         if plan.chains.start is not None:
             self._set_states(plan.chains.start[chains.start : chains.stop])
         self.stride = max(1, int(_CALL_OPERATIONS / (prepared.operations * LANES * max(1, len(self.weights)))))
@@ -60,7 +60,7 @@ class Population(ABC):
 
     @abstractmethod
     def _carry(self, to_step: int) -> None:
-        """Take the steps up to `to_step` by the kernel."""
+        """Call the kernel for the steps up to `to_step`."""
 
     def advance(self, to_step: int) -> None:
         """Take steps until `to_step` steps have been taken in total."""
@@ -74,7 +74,7 @@ class Population(ABC):
 
     @property
     def marginal_log_weights(self) -> Array:
-        """Return ln Λ, also where the plan is AIS."""
+        """Return ln Λ, also if the plan is AIS."""
         return self._weights(self.weights)
 
     def _weights(self, of: np.ndarray) -> Array:
@@ -100,7 +100,7 @@ class Population(ABC):
         self.fresh = 2
 
     def _spins(self) -> Array:
-        """Return the states of the sampled side as the kernel has them, [chain, unit], padded."""
+        """Return the states of the sampled side as the kernel stores them, [chain, unit], padded."""
         return self.spins_v.transpose(0, 2, 1).reshape(-1, self.spins_v.shape[1])
 
     def _put(self, spins: Array) -> None:
@@ -108,5 +108,5 @@ class Population(ABC):
 
 
 def chains_together(units: int, bytes_per_unit: float) -> int:
-    """Return how many chains to advance together at most, whose units take so many bytes each."""
+    """Return the largest number of chains to advance together, given the bytes per unit."""
     return LANES * max(1, int(JOB_BYTES // (units * LANES * bytes_per_unit)))

@@ -1,4 +1,4 @@
-"""Spins with dense couplings on a bipartite graph: plans laid out for `tables_kernel`, and its populations."""
+"""Spins with dense couplings on a bipartite graph: arguments and populations of `tables_kernel`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .packing import is_band, pack_tables
 from .population import Prepared
 from .tables_kernel import ABREAST, PANEL, SLICE, TABLE, anneal_tables
 
-_TABLE_BYTES = 1 << 20  # All tables of a model are kept if they fit into this.
-_FEW = 8  # Blocks of chains that are carried side by side then.
-_MANY = 512  # Chains that pay for tables made for them.
+_TABLE_BYTES = 1 << 20  # Bytes into which all tables of a model must fit to be made once and kept.
+_FEW = 8  # Blocks of chains that are advanced side by side if all tables are kept.
+_MANY = 512  # Chains to advance together if tables are made anew, so that making them costs little.
 
 
 class Model(NamedTuple):
-    """A plan in the kernel's terms, with the fields of `bipartite.Model`, and arguments of the kernel as they are."""
+    """A plan as arguments of the kernel, in this order; most fields are those of `bipartite.Model`."""
 
     up: tuple[np.ndarray, ...]
     down: tuple[np.ndarray, ...]
@@ -44,21 +44,22 @@ class Model(NamedTuple):
 
 
 class Components(NamedTuple):
-    """A mixture whose component is drawn, as `tables_kernel` reads it."""
+    """A mixture whose component is drawn, in the form that `tables_kernel` uses."""
 
-    own: np.ndarray  # what the exponents start from, and the logarithms of the shares in P_0
-    shares: np.ndarray
-    up: tuple[np.ndarray, ...]  # into the exponents, from the sampled side and from the other
-    down: tuple[np.ndarray, ...]
-    pulls_v: np.ndarray  # fields of each unit in all components, which fill so many registers
+    own: np.ndarray  # Constant parts of the exponents.
+    shares: np.ndarray  # Logarithms of the shares of the components in P_0.
+    up: tuple[np.ndarray, ...]  # Couplings into the exponents from the sampled side.
+    down: tuple[np.ndarray, ...]  # Couplings into the exponents from the other side.
+    pulls_v: np.ndarray  # Fields of each unit in all components.
     pulls_h: np.ndarray
-    registers: int
-    last: bool  # whether the component is drawn after the sampled units in a sweep
+    registers: int  # Number of vector registers that the components of a unit fill.
+    last: bool  # Whether the component is drawn after the sampled units in a sweep.
 
 
 def serves(plan: Plan) -> bool:
-    """Whether a plan is for this kernel: it was faster than multiply-adds for all dense couplings, if slightly so below
-    8×8. Never a matter of the number of chains: rounding would depend on it.
+    """Whether the kernel supports a plan; it was faster than multiply-adds for all dense couplings that were tried.
+
+    The choice must not depend on the number of chains, because rounding would depend on it, too.
     """
     possible = HAS_AVX512 and plan.placement.precision == "single" and plan.move.kind == "gibbs"
     if not (possible and is_bipartite(plan) and (plan.path.mixture is None or plan.path.mixture.is_drawn)):
@@ -83,7 +84,7 @@ def prepare(plan: Plan) -> Prepared:
 
 
 def _components(plan: Plan, path: SignedPath, rows: int, columns: int) -> Components | None:
-    """Lay out the mixture of a plan, for sides padded to so many units."""
+    """Return the mixture of a plan, with sides padded to `rows` and `columns` units."""
     fields, hidden, own = path.component_fields, path.component_hidden, path.component_weights
     if plan.path.mixture is None or fields is None or hidden is None or own is None:
         return None
@@ -112,7 +113,7 @@ def _padded(fields: Array, units: int) -> Array:
 
 
 def _with_slopes(weights: Any, slope_v: Array, columns: int) -> Any:
-    """Weights with one more column, after the padding: the slopes of the sampled side, as of one more unit."""
+    """Return weights with one more column after the padding: the slopes of the sampled side, as if of another unit."""
     n, m = weights.shape
     more = np.zeros((n, columns - m + 1))
     more[:, -1] = slope_v[:n]
@@ -120,7 +121,7 @@ def _with_slopes(weights: Any, slope_v: Array, columns: int) -> Any:
 
 
 def chains_for_tables(looked_up: tuple[tuple[np.ndarray, ...], ...]) -> int:
-    """Return how many chains to advance together at least."""
+    """Return the smallest number of chains to advance together."""
     return LANES * ABREAST if _are_kept(looked_up) else _MANY
 
 
@@ -134,17 +135,17 @@ def _numbers(looked_up: tuple[tuple[np.ndarray, ...], ...]) -> int:
 
 
 def room_for_tables(prepared: Prepared, blocks: int, tiles: int) -> tuple[np.ndarray, int]:
-    """Return room for all tables, or for a slice of those of some tiles; and how many blocks to carry side by side."""
+    """Return memory for all tables, or for a slice of those of some tiles, and the number of blocks side by side."""
     whole = _are_kept(prepared.looked_up)
     tables = aligned((_numbers(prepared.looked_up) if whole else tiles * SLICE * TABLE,), np.uint32)
     return tables, max(1, min(blocks, _FEW) if whole else blocks)
 
 
 class Population(population.Population):
-    """Blocks of LANES chains, their spins kept as bits, and the components of a mixture that they are in."""
+    """Blocks of LANES chains, whose spins are stored as bits, and their components of a mixture."""
 
     component: np.ndarray | None = None
-    logits: np.ndarray | None = None  # room for the exponents of all components
+    logits: np.ndarray | None = None  # Workspace for the exponents of all components.
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
         super().__init__(plan, prepared, chains)

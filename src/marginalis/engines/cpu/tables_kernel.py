@@ -1,16 +1,17 @@
-"""The fastest kernel: fields of spins are looked up, not multiplied (`simd.lookup`).
+"""The fastest kernel for dense couplings: fields of spins are looked up instead of multiplied (`simd.lookup`).
 
-A chain's spins are bits. Four of them are the index of one of sixteen partial sums, so that a permute and an addition
-do for sixteen chains what takes four multiply-adds in `bipartite_kernel`. Fields are taken 64 units (a panel) at a
-time, for many blocks of chains one after the other: the tables of the panel stay in the cache meanwhile. Small models
-have all their tables made once per call; of large ones those of a slice of the inputs are made when they are needed,
-which costs little beside their use. The sums are of integers, hence the same whatever is sliced or taken together.
+A chain's spins are bits. Four of them are the index of one of sixteen partial sums, so that one permute and one
+addition do the work of four multiply-adds of `bipartite_kernel` for sixteen chains. Fields are computed for 64 units (a
+panel) at a time, for many blocks of chains in turn, so that the tables of the panel stay in the cache. For small models
+all tables are made once per call; for large ones those of a slice of the inputs are made when they are needed, which
+costs little compared with their use. The sums are of integers, so they do not depend on slices or on the grouping of
+chains.
 
-The component of a mixture, where it is drawn, is the number of a set of base fields, which a permute finds, too; its
-exponents are sums of spins as any field.
+The component of a mixture, if it is drawn, selects one of several sets of base fields by a permute. Its exponents are
+sums over spins like any field.
 
-What follows the fields is as in `bipartite_kernel`, except that a draw yields a bit, four of which are the next index,
-and that exp(−2|a|) under the β before is found from that under β where the step is small.
+The rest is as in `bipartite_kernel`, with two exceptions. A draw yields a bit, and four bits are the next index. For
+small steps exp(−2|a|) under the previous β is computed from that under the present one.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from ...simd.numbers import LOG2_E, above, same, uniform
 from ...simd.vector import LANES, fma, lane_numbers, load, maximum, scalar, splat, store, widen
 from .bipartite_kernel import under, words_of
 
-PANEL = 16  # tiles of units, whose factors (1 + e) one logarithm takes
-SLICE = 32  # tables of a sum that are made at a time
-ABREAST = 4  # blocks of chains that look up side by side
-TABLE = COLUMNS * LANES  # numbers in the tables of four spins, for a tile of units
-_WEIGHTS = COLUMNS * (SPINS + 1)  # numbers that these are made from
+PANEL = 16  # Tiles of units per panel; one logarithm is taken of the product of their factors (1 + e).
+SLICE = 32  # Number of tables of a sum that are made at a time.
+ABREAST = 4  # Blocks of chains whose look-ups are interleaved.
+TABLE = COLUMNS * LANES  # Numbers in the tables of four spins for a tile of units.
+_WEIGHTS = COLUMNS * (SPINS + 1)  # Numbers from which these tables are made.
 
 _several, _single = lookups(ABREAST), lookups(1)
 
 
 @njit(**INLINE)
 def make_tables(weights, at, count, tables, into):
-    """Make the tables of a tile of units for `count` times four inputs."""
+    """Make the tables of a tile of units for `count` groups of four inputs."""
     for i in range(count):
         for c in range(COLUMNS):
             p = at + _WEIGHTS * i + c
@@ -56,10 +57,10 @@ def make_tables(weights, at, count, tables, into):
 
 @njit(**CALLED)
 def sum_tiles(coupling, panel, tile, end, low, high, ready, tables, x, first, last, sums, into):
-    """Sums of the tiles from `tile` to `end` of a panel over four inputs at a time of x, those from `low` to `high`.
+    """Compute the sums of the tiles from `tile` to `end` of a panel over groups `low` to `high` of four inputs in x.
 
-    They are for the blocks from `first` to `last`, and go to `into` of each block in `sums`. `ready` is where all
-    tables of this coupling lie, or −1 if they are to be made here.
+    The blocks are those from `first` to `last`; the sums of each go to position `into` of its part of `sums`. `ready`
+    is the position of all tables of this coupling, or −1 if they are to be made here.
     """
     weights, inputs, begin, _ = coupling
     lowest, width = inputs[panel, 0], inputs[panel, 1] - inputs[panel, 0]
@@ -93,7 +94,7 @@ def sum_tiles(coupling, panel, tile, end, low, high, ready, tables, x, first, la
 
 @njit(**INLINE)
 def _sum_panel(coupling, panel, ready, tables, x, first, last, sums):
-    """Sums of all units of a panel over all their inputs."""
+    """Compute the sums of all units of a panel over all their inputs."""
     tiles = min(PANEL, len(coupling[3]) // TILE - PANEL * panel)
     sum_tiles(coupling, panel, 0, tiles, 0, x.shape[1], ready, tables, x, first, last, sums, 0)
 
@@ -109,7 +110,7 @@ def _factor(base, beta, slope, unit):
 
 @njit(**INLINE)
 def _factor_before(base, near, beta_before, difference, slope, unit, e):
-    """Return exp(−2|field|) under the β before, from that under β where the step is `near` (not None)."""
+    """Return exp(−2|field|) under the previous β, from that under β if the step is small (`near` is not None)."""
     if base is None and near is not None:
         return times_exp2(e, below_zero(slope) * (difference * -TWICE_LOG2_E))
     return _factor(base, beta_before, slope, unit)[1]
@@ -124,13 +125,13 @@ def _plus_rise(linear, base, now, before, slope, per_step):
 
 @njit(**INLINE)
 def _start(pulls, registers, unit, component, block):
-    """Return the field of a unit in the component that each chain is in."""
+    """Return the base field of a unit in each chain's component."""
     return entry_of(pulls, unit * registers * LANES, registers, load(component, block * LANES))
 
 
 @njit(**INLINE)
 def _reach(slope, scale):
-    """Return a bound of the slopes of all fields."""
+    """Return an upper bound of the slopes of all fields."""
     reach = 0.0
     for unit in range(len(slope)):
         reach = max(reach, abs(slope[unit]) + 2.0**30 * scale[unit])
@@ -139,7 +140,7 @@ def _reach(slope, scale):
 
 @njit(**CALLED)
 def _sum_logits(coupling, tables, x, first, last, sums, logits, own, ready, fresh):
-    """Put the exponents of all components, or what one more side adds to them, into `logits` [block, component]."""
+    """Set the exponents of all components in `logits` [block, component], or add the contribution of another side."""
     zero = splat(own[0] - own[0])
     per_sums, components = sums.shape[1] * LANES, logits.shape[1]
     for panel in range(len(coupling[1])):
@@ -154,7 +155,7 @@ def _sum_logits(coupling, tables, x, first, last, sums, logits, own, ready, fres
 
 @njit(**CALLED)
 def _release(first, last, logits, component, difference, log_weights, joint):
-    """Take Δβ times the exponent of the component that each chain is in from its weight."""
+    """Subtract Δβ times the exponent of each chain's component from its log-weight."""
     components = logits.shape[1]
     for block in range(first, last):
         index = load(component, block * LANES)
@@ -170,7 +171,7 @@ def _release(first, last, logits, component, difference, log_weights, joint):
 
 @njit(**CALLED)
 def _draw_components(factor, k, k0, k1, first_chain, first, last, logits, component):
-    """Draw the components of the chains of some blocks: the first whose cumulative sum exceeds u times the sum."""
+    """Draw the components of the chains of some blocks: the first whose cumulative sum exceeds u times the total."""
     components = logits.shape[1]
     for block in range(first, last):
         at = (block - first) * components * LANES
@@ -189,7 +190,7 @@ def _draw_components(factor, k, k0, k1, first_chain, first, last, logits, compon
         store(component, block * LANES, index)
 
 
-# The two that follow are functions of their own so that each has the registers to itself.
+# The next two functions are not inlined, so that each can use all registers.
 
 
 @njit(**CALLED)
@@ -197,7 +198,7 @@ def _weigh_panel(
     near, up, panel, base_h, slope_h, mixture, component, beta, beta_before, difference, k, side_h, k0, k1,
     first_chain, first, last, sums, h, log_weights, joint,
 ):  # fmt: skip
-    """Add ln λ_k of the units of a panel to the weights of the blocks from `first` to `last`, and draw the units."""
+    """Add ln λ_k of the units of a panel to the weights of blocks `first` to `last`, and draw the units."""
     zero = splat(beta - beta)
     one = zero + 1.0
     per_sums, tiles_h = sums.shape[1] * LANES, h.shape[1]
@@ -234,7 +235,7 @@ def _weigh_panel(
             store(h, (block * tiles_h + tile) * LANES, bits)
         weight = weight + widen(linear) * difference + widen(log(top / bottom))
         on_joint = widen(drawn)
-        if panel == tiles_h // PANEL:  # the last sum is of v with its own slopes
+        if panel == tiles_h // PANEL:  # The last sum is that of v with its own slopes.
             own = TILE * tiles_h
             total = as_numbers(load(sums, at_sums + (own - TILE * PANEL * panel) * LANES), on_joint)
             rise_v = total * up[3][own]
@@ -248,7 +249,7 @@ def _weigh_panel(
 def _draw_panel(
     down, panel, base_v, slope_v, mixture, component, beta, k, side_v, k0, k1, first_chain, first, last, sums, v
 ):  # fmt: skip
-    """Draw the units of a panel of the sampled side in the blocks from `first` to `last`."""
+    """Draw the units of a panel of the sampled side in blocks `first` to `last`."""
     zero = splat(beta - beta)
     per_sums, tiles_v = sums.shape[1] * LANES, v.shape[1]
     for block in range(first, last):
@@ -276,18 +277,17 @@ def anneal_tables(
     up, down, slope_v, slope_h, base_v, base_h, betas, differences, seed, sides, mixture,
     first_chain, v, h, component, logits, sums, tables, log_weights, joint, from_step, to_step, fresh,
 ):  # fmt: skip
-    """Carry the blocks in v, h, log_weights and joint from one step of 0 … K to another, as `anneal_blocks` does.
+    """Advance the blocks in v, h, log_weights and joint from one step of 0 … K to another, as `anneal_blocks` does.
 
-    The first line of arguments is a `tables.Model`.
-
-    v and h hold the indices of four spins at a time; `component` has the number of each chain's component of a mixture
-    and `logits` has room for the exponents of all components in the blocks that are carried side by side, or both are
-    None; `sums` has room for a panel in these blocks, `tables` for those of a slice, or for all.
+    The first line of arguments is a `tables.Model`. v and h hold one index per four spins. `component` has the number
+    of each chain's component of a mixture, and `logits` is workspace for the exponents of all components in the blocks
+    that are advanced side by side; both are None without a mixture. `sums` is workspace for a panel of these blocks,
+    and `tables` for the tables of a slice, or for all.
     """
     steps = len(betas) - 1
     k0, k1 = seed & LOW, seed >> WORD
     side_v, side_h = uint64(sides[0]), uint64(sides[1])
-    zero_beta = betas[0] - betas[0]  # of the right type
+    zero_beta = betas[0] - betas[0]  # The subtraction makes it the type of the betas.
     zero = splat(zero_beta)
     tiles_v = v.shape[1]
     of_up, of_down = up[2][-1], down[2][-1]

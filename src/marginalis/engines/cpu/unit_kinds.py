@@ -1,4 +1,4 @@
-"""The kinds of variable as the general kernel knows them: what to sum, and how to draw.
+"""The kinds of variable in the general kernel: their normalisers, and how they are drawn.
 
 Spins are ±1, categorical variables one-hot features, Gaussian ones real numbers; two-state units of any other kind
 are spins by `MRF.signed_form`. Each function has one body per kind, chosen when the kernel is compiled.
@@ -19,30 +19,30 @@ from ...simd.numbers import LOG2_E, above, normal, square_root, tail_quantile, u
 from ...simd.vector import LANES, absolute, fma, load, maximum, store
 
 _SQRT_HALF, _SQRT_TWO_OVER_PI, _SQRT_HALF_PI = math.sqrt(0.5), math.sqrt(2.0 / math.pi), math.sqrt(math.pi / 2.0)
-_TINY = 1e-37  # No probability that is drawn is smaller.
+_TINY = 1e-37  # Lower bound of tail probabilities, which must not be zero.
 
 
 class Spins(NamedTuple):
-    """±1."""
+    """Spins ±1."""
 
     units: int
 
 
 class Normals(NamedTuple):
-    """Real numbers with 1/γ and 1/√γ."""
+    """Gaussian units, with their 1/γ and 1/√γ."""
 
     variance: np.ndarray
     deviation: np.ndarray
 
 
 class States(NamedTuple):
-    """One-hot features; variable i has those from starts[i] to starts[i + 1]."""
+    """Categorical variables; variable i has the one-hot features from starts[i] to starts[i + 1]."""
 
     starts: np.ndarray
 
 
 class Half(NamedTuple):
-    """One side of zero of rectified units: θ, away from zero, and 1/√γ."""
+    """One side of zero of rectified units: the bias θ, positive away from zero, and 1/√γ."""
 
     theta: np.ndarray
     width: np.ndarray
@@ -56,7 +56,7 @@ class Halves(NamedTuple):
 
 
 def summed(side, unit, now, before, slope, per_step, linear, top, bottom):
-    """Add ln of the normalisers under β_k less β_{k−1} of one unit: Δβ·linear + ln(top/bottom), and e for the draw."""
+    """Add ln Z_unit(β_k) − ln Z_unit(β_{k−1}) of a unit as Δβ·linear + ln(top/bottom); return also e for the draw."""
     raise NotImplementedError
 
 
@@ -89,7 +89,7 @@ def _summed_halves(side, unit, now, before, slope, per_step, linear, top, bottom
 
 
 def draw(side, unit, field, e, word):
-    """Draw one unit given its field; `e` is what `summed` gave for it, or `factor` gives."""
+    """Draw one unit given its field; `e` is the value from `summed` or `factor`."""
     raise NotImplementedError
 
 
@@ -116,10 +116,10 @@ def _draw_halves(side, unit, field, e, word):
 
 
 def pieces(side, unit, field):
-    """Return α, the scaled integral and its share for both sides of zero, and the exponent that all was divided by.
+    """Return α, the scaled integral and the share of both sides of zero, and the exponent taken out of the integrals.
 
-    With α = −slope/√γ the integral of a side is exp(m)·g/√γ, but for a factor that both have: g = erfcx(α/√2) and m = 0
-    for α > 0, and else g = 2 − exp(−α²/2)·erfcx(|α|/√2) and m = α²/2.
+    With α = −slope/√γ the integral over a side is exp(m)·g/√γ, up to a common factor: for α > 0, g = erfcx(α/√2) and
+    m = 0; otherwise g = 2 − exp(−α²/2)·erfcx(|α|/√2) and m = α²/2.
     """
     raise NotImplementedError
 
@@ -156,7 +156,7 @@ def _two_pieces(side, unit, field):
 
 
 def draw_rectified(side, unit, plus, minus, word):
-    """Draw a rectified unit: which side of zero, and how far from it."""
+    """Draw a rectified unit: its side of zero, and then its distance from zero."""
     raise NotImplementedError
 
 
@@ -180,17 +180,17 @@ def _draw_two(side, unit, plus, minus, word):
 
 @njit(**INLINE)
 def _beyond(alpha, g, tail):
-    """Return the x ≥ 0 beyond which a density exp(−αx − x²/2) has this share of what it has beyond 0."""
+    """Return the x ≥ 0 above which the density exp(−αx − x²/2) on x ≥ 0 has the fraction `tail` of its mass."""
     zero = g - g
     one = zero + 1.0
     tail = select(above(tail, one), one, tail)
-    # For α ≤ 0 the quantile of a normal law, for which g/2 is the part beyond α.
+    # For α ≤ 0, x is a quantile of the normal distribution, whose mass above α is g/2.
     p = tail * g * 0.5
     rest = one - p
     is_upper = above(p, rest)
     z = tail_quantile(maximum(select(is_upper, rest, p), zero + _TINY))
     body = select(is_upper, z * -1.0, z) - alpha
-    # For α > 0 Newton's method, from where the hazard λ would rise as it does at 0.
+    # For α > 0, Newton's method starts where the integral of a linear hazard, with its slope at 0, reaches t.
     t = log(tail) * -1.0
     hazard = _SQRT_TWO_OVER_PI / g
     x = t * 2.0 / (hazard + square_root(hazard * (hazard + (hazard - alpha) * t * 2.0)))
@@ -202,7 +202,7 @@ def _beyond(alpha, g, tail):
 
 
 def factor(side, field):
-    """Return what `draw` wants beside the field."""
+    """Return the argument `e` of `draw` for a given field."""
     raise NotImplementedError
 
 
@@ -235,7 +235,7 @@ def draw_state(values, at, first, last, beta, starts, at_starts, top, total, wor
     for f in range(first, last):
         a = fma(load(values, at + f * LANES), beta, load(starts, at_starts + f * LANES))
         below = below + exp2_nonpositive((a - top) * LOG2_E)
-        # the last state takes what rounding may have left over
+        # The last state also takes the remainder from rounding.
         now = select(above(below, threshold), zero + 1.0, zero) if f < last - 1 else zero + 1.0
         store(out, at_out + f * LANES, now - passed)
         passed = now
