@@ -1,8 +1,7 @@
-"""Which variables of a graph are summed out, and in which blocks the others are drawn.
+"""The choice of the variables that are summed out, and of the blocks in which the others are drawn.
 
-The hidden variables of a model are an independent set of its graph, as large as can be found; on a bipartite graph
-one side of it. The visible ones are the rest, sorted by the classes of a colouring, so that a Gibbs sweep can draw
-each class at once.
+The hidden variables of a model are a large independent set of its graph, on a bipartite graph one of its sides. The
+visible variables are the rest, sorted by the classes of a colouring, so that a Gibbs sweep draws each class at once.
 """
 
 from __future__ import annotations
@@ -20,9 +19,11 @@ from .forms import Grid, Indices, Layers, Split
 from .model import MRF
 from .units import Units
 
-_DENSE = 0.25  # part of all pairs beyond which the visible variables are drawn one by one, and stored as a matrix
+# Above this fraction of coupled pairs the visible variables are drawn one by one and their couplings stored densely.
+_DENSE = 0.25
 _MOST_EDGES = 2**31
-_LARGE = 20_000  # variables of a graph that is worth a few seconds of compilation, on the first use
+# Graphs with at least this many variables use compiled functions, which take a few seconds to compile once.
+_LARGE = 20_000
 
 
 def arrange(
@@ -40,7 +41,7 @@ def arrange(
     """Return the model of variables of one kind on any graph, in the caller's order.
 
     `links` is a square sparse matrix between features that holds each coupling once, above or below the diagonal.
-    `summed` numbers the variables to be summed out; without it they are chosen.
+    `summed` has the numbers of the variables to be summed out; by default they are chosen here.
     """
     if links.nnz > _MOST_EDGES:
         raise ValueError(f"the graph has {links.nnz} couplings; there may be 2^31 of them")
@@ -48,9 +49,9 @@ def arrange(
     both.eliminate_zeros()
     owners = units.owners(len(bias))
     n = units.variables(len(bias))
-    if n == len(bias):  # a feature is a variable
+    if n == len(bias):  # Every variable has one feature.
         both.sort_indices()
-        short = np.int32 if both.nnz < 2**31 else np.int64  # half of what colouring has to read
+        short = np.int32 if both.nnz < 2**31 else np.int64  # Short indices make the colouring faster.
         at = both.indices.astype(short), both.indptr.astype(short)
         graph = sp.csr_array((np.ones(both.nnz, dtype=np.int8), *at), shape=(n, n))
         loops = np.flatnonzero(both.diagonal())
@@ -85,10 +86,10 @@ def arrange(
 
 
 def rearrange(model: MRF, summed: Sequence[Any], visible: Indices | None = None) -> MRF:
-    """Return the same model with other variables summed out, named by their labels.
+    """Return the same model with other variables summed out, given by their labels.
 
-    Raises a ValueError that names the edge where two of them are coupled. `visible` numbers the others in the order
-    of the sweep, if that is not to be chosen.
+    Raises a ValueError that names an edge if two of them are coupled. `visible` has the numbers of the other variables
+    in the order of the sweep; by default the order is chosen here.
     """
     hidden = numbers_of(model, summed)
     if visible is None and np.array_equal(hidden, np.sort(model.split.hidden)):
@@ -115,7 +116,7 @@ def rearrange(model: MRF, summed: Sequence[Any], visible: Indices | None = None)
 
 
 def shared_split(a: MRF, b: MRF) -> tuple[MRF, MRF]:
-    """Return two models of the same variables with the same ones summed out, in neither coupled to each other."""
+    """Return two models of the same variables, arranged with the same variables summed out in both."""
     if list(a.labels) != list(b.labels):
         raise ValueError("a and b must have the same variables: their labels differ")
     if _same_split(a, b):
@@ -132,7 +133,7 @@ def _same_split(a: MRF, b: MRF) -> bool:
 
 
 def _graph(model: MRF) -> Any:
-    """Return the graph of a model in the caller's numbers, as a symmetric matrix."""
+    """Return the graph of a model as a symmetric matrix, variables in the caller's order."""
     v, h = model.split.visible, model.split.hidden
     pairs = [(v[model.edges[:, 0]], h[model.edges[:, 1]]), (v[model.lateral_edges[:, 0]], v[model.lateral_edges[:, 1]])]
     i, j = (np.concatenate([pair[side] for pair in pairs]) for side in (0, 1))
@@ -142,7 +143,7 @@ def _graph(model: MRF) -> Any:
 
 
 def numbers_of(model: MRF, labels: Any) -> Indices:
-    """Return the numbers of the variables with these labels, sorted; each must exist, once."""
+    """Return the sorted numbers of the variables with these labels; each label must exist and occur once."""
     wanted = as_list(labels, "summed", "a list of labels of variables")
     try:
         if isinstance(model.labels, range):
@@ -172,7 +173,7 @@ def _first_unknown(model: MRF, wanted: list[Any]) -> Any:
 
 
 def _callers(model: MRF) -> tuple[Indices, Indices]:
-    """Return the caller's number of the variable of each feature, visible and hidden."""
+    """Return, for each visible and each hidden feature, the number of its variable in the caller's order."""
     v, h = model.visible_units.owners(len(model.visible_bias)), model.hidden_units.owners(len(model.hidden_bias))
     return model.split.visible[v], model.split.hidden[h]
 
@@ -185,9 +186,9 @@ def _joined(model: MRF) -> Units:
 
 
 def split_variables(graph: Any, summed: Any = None, labels: Sequence[Any] | None = None) -> Split:
-    """Split the variables of a graph (a symmetric sparse matrix) in an independent set and the rest.
+    """Split the variables of a graph (a symmetric sparse matrix) into an independent set and the rest.
 
-    Bipartite graphs are split in their two sides, the lowest variable of each connected part visible.
+    A bipartite graph is split into its two sides; the first variable of each connected part is visible.
     """
     n = graph.shape[0]
     if summed is not None:
@@ -209,14 +210,14 @@ def split_variables(graph: Any, summed: Any = None, labels: Sequence[Any] | None
 
 
 def two_colour(graph: Any) -> Indices | None:
-    """Colour the variables 0 (visible) and 1 (hidden) so that every edge joins the two; None if there is no way.
+    """Return a two-colouring, 0 (visible) and 1 (hidden), or None if the graph is not bipartite.
 
-    The lowest-numbered variable of each connected part is visible. In the double cover, with edges
-    (i, 0)–(j, 1) and (i, 1)–(j, 0), the two copies of i meet exactly if its part has an odd cycle.
+    The first variable of each connected part is visible. In the double cover, with edges (i, 0)–(j, 1) and
+    (i, 1)–(j, 0), the two copies of i are connected exactly if the part of i has an odd cycle.
     """
     n = graph.shape[0]
     if n >= _LARGE:
-        from .colouring import two_colours  # imported here: Numba takes a while to load
+        from .colouring import two_colours  # The import is here because Numba is slow to load.
 
         sides = two_colours(*_neighbours(graph))
         return sides if len(sides) else None
@@ -231,7 +232,7 @@ def two_colour(graph: Any) -> Indices | None:
 
 
 def _independent_set(graph: Any) -> Indices:
-    """Return a large independent set: the largest class of a colouring, or what greed by degree finds."""
+    """Return a large independent set: the largest class of a colouring, or the result of the greedy algorithm."""
     sets = [_greedy_set(graph)]
     if not _is_dense(graph):
         colour = _colours(graph)
@@ -245,20 +246,20 @@ def _is_dense(graph: Any) -> bool:
 
 def _colours(graph: Any) -> Indices:
     if graph.shape[0] >= _LARGE:
-        from .colouring import smallest_last  # imported here: Numba takes a while to load
+        from .colouring import smallest_last  # The import is here because Numba is slow to load.
 
         return smallest_last(*_neighbours(graph))
-    import networkx as nx  # imported here: it takes a while to load
+    import networkx as nx  # The import is here because it is slow.
 
     colours = nx.greedy_color(nx.from_scipy_sparse_array(graph), "smallest_last")
     return np.array([colours[i] for i in range(graph.shape[0])], dtype=np.int64)
 
 
 def _greedy_set(graph: Any) -> Indices:
-    """Take the variable with the fewest neighbours left, drop these, and so on."""
+    """Return the independent set that repeatedly takes the variable of lowest degree and removes its neighbours."""
     n = graph.shape[0]
     if n >= _LARGE:
-        from .colouring import greedy_set  # imported here: Numba takes a while to load
+        from .colouring import greedy_set  # The import is here because Numba is slow to load.
 
         return greedy_set(*_neighbours(graph))
     indptr, indices = graph.indptr.tolist(), graph.indices
@@ -285,14 +286,14 @@ def _greedy_set(graph: Any) -> Indices:
 
 
 def _neighbours(graph: Any) -> tuple[Indices, Indices]:
-    """Return where the neighbours of each variable start, and the neighbours in ascending order."""
+    """Return the neighbours of all variables in ascending order, preceded by where those of each variable start."""
     if not graph.has_sorted_indices:
         graph = graph.sorted_indices()
     return graph.indptr.astype(np.int64), graph.indices
 
 
 def _sweep_order(graph: Any, visible: Indices) -> Indices:
-    """Sort the visible variables by the classes of a colouring with few of them; as they are on a dense graph."""
+    """Sort the visible variables by the classes of a colouring; on a dense graph, keep their order."""
     inside = sp.csr_array(graph[visible][:, visible])
     if inside.nnz == 0 or _is_dense(inside):
         return visible

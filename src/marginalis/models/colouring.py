@@ -1,26 +1,32 @@
-"""Colourings and independent sets of large graphs, compiled.
+"""Compiled colourings and independent sets of large graphs.
 
-They are those that `arrange` finds for small graphs, vertex by vertex: networkx's colouring "smallest last", which
-takes vertices of one degree out of a Python set, whose order is part of the result, and greed by degree. A graph is
-given by the neighbours of each vertex, in ascending order, as in a CSR matrix.
+The results equal those of `arrange` for small graphs vertex by vertex: networkx's colouring "smallest last" and a
+greedy independent set. networkx takes vertices of one degree out of a Python set, whose order affects the result, so
+the hash table of such a set is reproduced here. A graph is given by the neighbours of each vertex, in ascending order,
+as in a CSR matrix.
 """
 
 import numpy as np
 
 from ..simd.cache import kernel
 
-_EMPTY, _DELETED = -1, -2  # entries of the table of a set that hold no number
-_FIRST = 8  # entries of the table of a new set
-_LINEAR = 9  # entries that are tried one after the other
-_SHIFT = 5  # bits of the hash that are used up with each jump
-_LARGE = 50_000  # numbers from which on a set grows by less
+# Marks of entries of the hash table of a set that hold no number.
+_EMPTY, _DELETED = -1, -2
+# Number of entries of the table of a new set.
+_FIRST = 8
+# Number of consecutive entries that are tried before a jump.
+_LINEAR = 9
+# Number of bits of the hash that each jump uses.
+_SHIFT = 5
+# Sets with more numbers than this grow by a smaller factor.
+_LARGE = 50_000
 
 
 @kernel()
 def smallest_last(starts, neighbours):
-    """Return the colour of each vertex.
+    """Return the colour of each vertex in the colouring "smallest last".
 
-    The vertices are taken away one by one, always one of the lowest degree in what is left, and coloured in the
+    The vertices are removed one by one, always one of the lowest degree in the remaining graph, and coloured in the
     reverse order with the first colour that no neighbour has.
     """
     n = len(starts) - 1
@@ -29,7 +35,8 @@ def smallest_last(starts, neighbours):
         degree[v] = starts[v + 1] - starts[v]
     most = max(1, degree.max()) + 1 if n else 1
     tables = [np.full(_FIRST, _EMPTY, dtype=np.int32) for _ in range(most)]
-    state = np.zeros((most, 3), dtype=np.int64)  # numbers in each set, entries of its table ever used, next to look at
+    # A row holds the numbers in a set, the entries of its table ever used, and the entry to look at next.
+    state = np.zeros((most, 3), dtype=np.int64)
     for v in range(n):
         tables[degree[v]] = _add(tables[degree[v]], state[degree[v]], v)
     order = np.empty(n, dtype=np.int32)
@@ -61,7 +68,7 @@ def smallest_last(starts, neighbours):
 def _first_free_colours(starts, neighbours, order):
     n = len(order)
     colour = np.full(n, -1, dtype=np.int32)
-    taken_by = np.full(n + 1, -1, dtype=np.int32)  # the vertex whose neighbour was last seen with each colour
+    taken_by = np.full(n + 1, -1, dtype=np.int32)  # The last vertex found to have a neighbour of each colour.
     for u in order:
         for p in range(starts[u], starts[u + 1]):
             c = colour[neighbours[p]]
@@ -76,9 +83,9 @@ def _first_free_colours(starts, neighbours, order):
 
 @kernel()
 def _place(table, key):
-    """Return where a number is in the table of a Python set, or else where it would be put.
+    """Return the place of a number in the table of a Python set, or the place where it would be inserted.
 
-    That is the last deleted entry that is passed before the first empty one, or the empty one.
+    A new number goes to the last deleted entry before the first empty one, or else to the empty entry.
     """
     mask = len(table) - 1
     i = key & mask
@@ -98,7 +105,7 @@ def _place(table, key):
 
 @kernel()
 def _add(table, state, key):
-    """Add a number that is not there; return the table, a larger one if need be."""
+    """Add a new number to a set; return its table, enlarged if necessary."""
     at = _place(table, key)
     state[0] += 1
     fresh = table[at] == _EMPTY
@@ -128,7 +135,7 @@ def _remove(table, state, key):
 
 @kernel()
 def _pop(table, state):
-    """Take the next number out of a set."""
+    """Remove the next number from a set and return it."""
     at = state[2] & (len(table) - 1)
     while table[at] < 0:
         at = at + 1 if at + 1 < len(table) else 0
@@ -141,7 +148,7 @@ def _pop(table, state):
 
 @kernel()
 def _emptied(table, state):
-    """Return the table of a new set, as an empty one is thrown away."""
+    """Return the table of a new set, which replaces an empty one."""
     state[:] = 0
     if len(table) == _FIRST:
         table[:] = _EMPTY
@@ -151,13 +158,13 @@ def _emptied(table, state):
 
 @kernel()
 def greedy_set(starts, neighbours):
-    """Return an independent set: the first vertex with the fewest neighbours left, these being dropped, and so on."""
+    """Return the independent set that repeatedly takes the first vertex of lowest degree and removes its neighbours."""
     n = len(starts) - 1
     degree = np.empty(n, dtype=np.int32)
     for v in range(n):
         degree[v] = starts[v + 1] - starts[v]
     most = degree.max() + 1 if n else 1
-    # A heap of vertices for each degree; where the degree of one has changed, an old entry stays behind.
+    # There is a heap of vertices for each degree; outdated entries stay when the degree of a vertex changes.
     heaps = [np.empty(_FIRST, dtype=np.int32) for _ in range(most)]
     sizes = np.zeros(most, dtype=np.int64)
     for v in range(n):
@@ -190,7 +197,7 @@ def greedy_set(starts, neighbours):
 
 @kernel()
 def _push(heap, sizes, d, v):
-    """Add a vertex to a binary heap; return the heap, a larger one if need be."""
+    """Add a vertex to a binary heap; return the heap, enlarged if necessary."""
     at = sizes[d]
     if at == len(heap):
         larger = np.empty(2 * at, dtype=np.int32)
@@ -206,7 +213,7 @@ def _push(heap, sizes, d, v):
 
 @kernel()
 def _pop_first(heap, sizes, d):
-    """Take the smallest vertex out of a binary heap."""
+    """Remove the smallest vertex from a binary heap and return it."""
     first = heap[0]
     sizes[d] -= 1
     n = sizes[d]
@@ -226,7 +233,7 @@ def _pop_first(heap, sizes, d):
 
 @kernel()
 def two_colours(starts, neighbours):
-    """Return 0 and 1 for the two sides of each part, 0 for its first vertex; nothing if a part has no two sides."""
+    """Return a two-colouring with 0 for the first vertex of each part; an empty array if there is none."""
     n = len(starts) - 1
     colour = np.full(n, -1)
     queue = np.empty(n, dtype=np.int64)

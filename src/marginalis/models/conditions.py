@@ -1,4 +1,4 @@
-"""Models with some variables held: evidence, classes, conditions."""
+"""Models with some variables held at given values, as evidence, classes or conditions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def held_at(model: MRF, held: Mapping[Any, Any]) -> MRF:
-    """Return the model of the other variables, given values of some by label; ln Z sums over the others only."""
+    """Return the model of the other variables, given values of some by label; its ln Z sums over the others only."""
     if not isinstance(held, Mapping):
         raise ValueError(f"held is {shown(held)}; it must map labels to values")
     number = {label: i for i, label in enumerate(model.labels)}
@@ -46,7 +46,7 @@ def held_at(model: MRF, held: Mapping[Any, Any]) -> MRF:
     block = weights[v.left][:, h.left]
     visible_units, hidden_units = model.visible_units.take(v.variables), model.hidden_units.take(h.variables)
     none = np.zeros(0, dtype=np.int64)
-    if not len(v.left):  # a side without variables is of the kind of the other one
+    if not len(v.left):  # A side without variables takes the kind of the other side.
         visible_units = model.hidden_units.take(none)
     if not len(h.left):
         hidden_units = model.visible_units.take(none)
@@ -67,7 +67,7 @@ def held_at(model: MRF, held: Mapping[Any, Any]) -> MRF:
 
 
 class _Side:
-    """The variables of a side that are left, their features, and a row of features that is zero but for held ones."""
+    """The variables left on a side, their features, and a row of all features with zeros for those left."""
 
     def __init__(self, model: MRF, units: Units, callers: Indices, features: int, values: Mapping[int, Any]) -> None:
         owners = units.owners(features)
@@ -88,7 +88,7 @@ class _Side:
 
 
 def _features(units: Units, features: int, value: Any, argument: str) -> Array:
-    """Return the features of one variable at a value: its state, if it has more than two, or the value itself."""
+    """Return the features of one variable at a value, which is a state number for categorical variables."""
     if units.is_one_hot:
         return np.eye(features)[whole(value, argument, 0, features - 1)]
     row = np.array([real_number(value, argument)])

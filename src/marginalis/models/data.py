@@ -1,4 +1,4 @@
-"""Data and samples: rows of visible features, or of all features in the caller's order, or of states, validated."""
+"""Validated rows of data and samples: visible features, all features in the caller's order, or states."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .units import Array, Units
 
 
 def visible_rows(model: MRF, data: Any, argument: str = "data") -> Array:
-    """Return the visible side of the data as one dense array, a row per sample, every entry one its unit can have."""
+    """Return the visible side of the data as a dense array with a row per sample, checked for allowed values."""
     table = visible_table(model, data, argument)
     rows = np.asarray(table.toarray() if sp.issparse(table) else table, dtype=np.float64)
     return split_rows(model, rows, argument=argument)[0]
 
 
 def split_rows(model: MRF, rows: Array, first: int = 0, argument: str = "data") -> tuple[Array, Array | None]:
-    """Return the visible side of some rows, and the hidden one if they have it, as features, checked.
+    """Return the features of the visible side of some rows, and of the hidden side if the rows have it, checked.
 
-    Rows have a column per visible feature, per feature of all variables in the caller's order, or per variable,
-    visible or all: then those of categorical units are the numbers of their states.
+    Rows have a column per visible feature, per feature of all variables in the caller's order, or per variable, visible
+    or all. A column per variable holds the state numbers of categorical units.
     """
     width = rows.shape[1]
     if width == len(model.visible_bias):
@@ -56,7 +56,7 @@ def split_rows(model: MRF, rows: Array, first: int = 0, argument: str = "data") 
 def features_of(
     units: Units, rows: Array, features: int, first: int = 0, argument: str = "data", columns: Any = None
 ) -> Array:
-    """Return rows of one side as features: as they are, checked, or from numbers of states; `columns` name these."""
+    """Return rows of features or of state numbers of one side as features, checked; `columns` are for messages."""
     if rows.shape[1] == features or not units.is_one_hot:
         if rows.shape[1]:
             units.check_rows(rows, first, argument)
@@ -76,9 +76,10 @@ def features_of(
 
 
 def states(model: Any, rows: Any) -> NDArray[np.int64]:
-    """Return rows of features, as those of `sample` or in a function of `expectations`, as numbers of states.
+    """Return rows of features, as from `sample` or inside a function of `expectations`, as state numbers.
 
-    A column per variable: categorical variables from 0, the lower value of a spin or binary 0 and the higher 1.
+    The result has a column per variable. States of categorical variables are numbered from 0; the lower value of a spin
+    or binary unit is state 0 and the higher value state 1.
     """
     model = as_model(model)
     table = visible_table(model, rows, "rows")
@@ -98,9 +99,9 @@ def _has_states(model: MRF) -> bool:
 
 
 def visible_table(model: MRF, data: Any, argument: str = "data") -> Any:
-    """Return the data as a two-dimensional array or CSR matrix of real numbers with the right columns.
+    """Return the data as a two-dimensional array or CSR matrix of real numbers, with the columns of the model.
 
-    Columns without names are in the order of the model's labels; those with names may have any order.
+    Columns without names are in the order of the model's labels; columns with names may have any order.
     """
     named = None if sp.issparse(data) else labelled_rows(data, argument)
     if named is not None:
@@ -127,7 +128,7 @@ def visible_table(model: MRF, data: Any, argument: str = "data") -> Any:
 
 
 def _features_by_label(model: MRF, named: Labelled, argument: str) -> Array:
-    """Return rows of all features in the caller's order, or of the visible ones if only these are named."""
+    """Return rows of all features in the caller's order, or of the visible features if the data has only these."""
     visible, hidden = in_order(model, named, argument)
     v = features_of(model.visible_units, visible, len(model.visible_bias), 0, argument, model.split.visible)
     if hidden is None:

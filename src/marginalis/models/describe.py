@@ -1,4 +1,4 @@
-"""A model in words: what kind of graph it has, how many variables and couplings, and how strong these are."""
+"""Descriptions of a model in words: the kind of graph, the numbers and the strengths of variables and couplings."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from .forms import Grid, Layers
 if TYPE_CHECKING:
     from .model import MRF
 
-_LISTED = 8  # sizes of layers that are listed
-_LONGEST_NAME = 60  # Characters of the name of a kind of unit, which may be a long list of numbers of states.
+# Largest number of layers whose sizes are listed.
+_LISTED = 8
+# Longest name of a kind of unit, in characters; a longer list of numbers of states is shortened.
+_LONGEST_NAME = 60
 
 
 def in_words(model: MRF) -> str:
-    """Return the model in one line."""
+    """Return a description of the model in one line."""
     return f"MRF of {count(model.n_variables, 'variable')}   ({essence(model)})"
 
 
 def essence(model: MRF) -> str:
-    """Return graph, variables, couplings and temperature as a person would say them."""
+    """Return a phrase with the graph, the variables, the couplings and the temperature."""
     return f"{graph(model)}, {variables(model)}, {count(bonds(model), 'coupling')}, T = {model.temperature:g}"
 
 
@@ -33,7 +35,7 @@ def count(number: int, noun: str) -> str:
 
 
 def variables(model: MRF) -> str:
-    """Return the number and kind of the variables, of each side where the sides have a meaning."""
+    """Return the number and kind of the variables, for each side if the caller chose the sides."""
     sides = [(model.n_visible, model.visible_units), (model.n_hidden, model.hidden_units)]
     sides = [(number, units) for number, units in sides if number]
     if len({units.noun for _, units in sides}) == 1:
@@ -52,7 +54,7 @@ def bonds(model: MRF) -> int:
 
 
 def graph(model: MRF) -> str:
-    """Return what kind of graph it is."""
+    """Return the kind of graph in words."""
     if isinstance(model.layout, Grid):
         name = "triangular lattice" if model.layout.triangular else "lattice"
         size = "×".join(map(str, model.layout.shape))
@@ -69,19 +71,19 @@ def graph(model: MRF) -> str:
 
 
 def couplings(model: MRF) -> Array:
-    """Return the couplings that are not zero, each once."""
+    """Return the nonzero couplings, each once."""
     found = [np.zeros(0)]
     if model.weights is not None:
         found.append(model.weights.data if sp.issparse(model.weights) else model.weights.ravel())
     if model.lateral is not None:
-        above = sp.triu(sp.coo_array(model.lateral))  # each stands there twice
+        above = sp.triu(sp.coo_array(model.lateral))  # The symmetric matrix holds each coupling twice.
         found.append(above.data)
     values = np.concatenate(found)
     return values[values != 0.0]
 
 
 def facts(model: MRF) -> dict[str, Any]:
-    """Return sizes, kinds and strengths as plain data."""
+    """Return sizes, kinds and strengths as JSON data."""
     strengths = np.abs(couplings(model))
     return {
         "bipartite": model.is_bipartite,
@@ -101,7 +103,7 @@ def facts(model: MRF) -> dict[str, Any]:
 
 
 def lines(model: MRF) -> dict[str, str]:
-    """Return what a person wants to know of a model, as lines of text by their names."""
+    """Return a description of the model as lines of text, each with its name."""
     plain = facts(model)
     units = {side: plain[f"{side}_units"] for side in ("visible", "hidden")}
     sides = f" ({model.n_visible} visible + {model.n_hidden} hidden)"
@@ -118,5 +120,5 @@ def lines(model: MRF) -> dict[str, str]:
 
 
 def _listed(units: str) -> str:
-    """Return the name of a kind of unit, a long list of numbers of states shortened."""
+    """Return the name of a kind of unit, with a long list of numbers of states shortened."""
     return units if len(units) <= _LONGEST_NAME else units[:_LONGEST_NAME] + "…"

@@ -1,9 +1,10 @@
-"""Discrete models of factors: functions of any number of variables, and states that exclude each other.
+"""Discrete models of factors: tables over any number of variables, which may forbid states.
 
     P(x) ∝ exp(offset + Σ_a table_a[x_scope(a)]),    entries finite or −∞
 
-What graphical-model files hold. Evidence and impossible states are taken out exactly; where only pairs with finite
-tables are left, it is an `MRF` and can be annealed. The rest is for exact elimination.
+Files of graphical models hold such factors. Evidence and impossible states are removed exactly. If only finite tables
+of pairs are left, the model is an `MRF`; `interacting` anneals finite tables of more variables. Models with forbidden
+states need exact elimination.
 """
 
 from __future__ import annotations
@@ -27,32 +28,34 @@ from .model import MRF
 from .reduction import Network
 from .units import SPIN, Categorical, Units
 
-_DENSE = 0.25  # of all pairs of the two sides: from here on a matrix product is faster than going along edges
+# Above this fraction of coupled pairs a dense matrix product is faster than a sparse one.
+_DENSE = 0.25
 _BUT_EXACT = "mg.free_energy and marginalis free-energy sum it exactly"
-_EPS = 2.0**-50  # of the entries of a table, within which it is a sum of functions of one variable each
+# Couplings up to this fraction of the largest entry of a table are rounding errors and count as zero.
+_EPS = 2.0**-50
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FactorModel(Displayed):
-    """Discrete variables and the factors that join them.
+    """Discrete variables and factors that join them.
 
     Parameters
     ----------
     cards
         The number of states of each variable.
     scopes, tables
-        Variables of each factor, and ln of its values with an axis per variable; −∞ forbids.
+        Variables of each factor, and the logarithms of its values with an axis per variable; −∞ forbids a state.
     offset
         A constant in the exponent.
     labels
-        The caller's names of the variables; their numbers by default.
+        The caller's names of the variables; by default their numbers.
     """
 
     cards: tuple[int, ...]
     scopes: tuple[tuple[int, ...], ...]
     tables: tuple[Array, ...]
     offset: float = 0.0
-    labels: Sequence[Any] = None  # type: ignore[assignment]  # settled below
+    labels: Sequence[Any] = None  # type: ignore[assignment]  # Set in __post_init__.
 
     def __post_init__(self) -> None:
         if self.labels is None:
@@ -92,16 +95,16 @@ class FactorModel(Displayed):
 
     @property
     def is_hard(self) -> bool:
-        """Whether some states exclude each other."""
+        """Whether some joint states are forbidden."""
         return bool(np.isneginf(self._entries).any())
 
     def name_of(self, variable: int) -> str:
-        """Return the label of a variable as a message quotes it."""
+        """Return the label of a variable, for messages."""
         return one_line(self.labels[variable], 40)
 
     @classmethod
     def of(cls, model: MRF) -> FactorModel:
-        """Return a discrete model as factors, in the caller's order; temperature 1."""
+        """Return a discrete model as factors at temperature 1, with the variables in the caller's order."""
         natural = model.natural
         sides = (
             (natural.visible_units, natural.visible_bias, model.split.visible),
@@ -121,10 +124,10 @@ class FactorModel(Displayed):
         return cls(cards, scopes, tables, natural.offset, model.labels)
 
     def given(self, evidence: Mapping[Any, int] | None = None) -> FactorModel:
-        """Return the model with variables held in states, by label, and without any state that cannot occur.
+        """Return the model with variables held in states, by label, and without states that cannot occur.
 
-        A variable left with one state goes into the constant and its neighbours' tables; factors of the same
-        variables are multiplied. Raises a ValueError if no state is left: Z = 0.
+        A variable with one state left is absorbed into the constant and its neighbours' tables, and factors of the same
+        variables are multiplied. Raises a ValueError if no state is left, that is, Z = 0.
         """
         possible = [np.ones(card, dtype=bool) for card in self.cards]
         number = self.labels if isinstance(self.labels, range) else {x: i for i, x in enumerate(self.labels)}
@@ -139,19 +142,19 @@ class FactorModel(Displayed):
             possible[i] &= np.arange(self.cards[i]) == state
         self._propagate(possible)
         before, left = self, self._restricted(possible)
-        while left.is_hard and len(left.scopes) < len(before.scopes):  # factors multiplied may forbid more together
+        while left.is_hard and len(left.scopes) < len(before.scopes):  # A product of factors may forbid more states.
             possible = [np.ones(card, dtype=bool) for card in left.cards]
             left._propagate(possible)
             before, left = left, left._restricted(possible)
         return left
 
     def reduced(self, bound: float = 8.0) -> FactorModel:
-        """Return a model of fewer variables with the same Z: some are summed out exactly.
+        """Return a model of fewer variables with the same Z, in which some variables are summed out exactly.
 
-        First those whose sum leaves no joint table of others (in a Bayesian network, all variables without evidence
-        below them), then those whose own table has at most 2^`bound` entries. After every sum, axes on which the
-        result does not depend disappear, and functions of one variable are split off. Raises a ValueError if Z = 0
-        is found on the way.
+        First come variables whose sum leaves no joint table of others (in a Bayesian network, all variables without
+        evidence below them), then variables whose own table has at most 2^`bound` entries. After every sum, axes on
+        which the result does not depend are removed, and functions of one variable are split off. Raises a ValueError
+        if Z = 0.
         """
         bound = real_number(bound, "bound")
         given = self.given()
@@ -172,7 +175,7 @@ class FactorModel(Displayed):
         )
 
     def _propagate(self, possible: list[Any]) -> None:
-        """Take out states that some factor forbids whatever the other variables do, until there are none."""
+        """Remove states that some factor forbids for all states of the other variables, until none is left."""
         ends = np.cumsum([table.size for table in self.tables])
         hard = np.unique(np.searchsorted(ends, np.flatnonzero(np.isneginf(self._entries)), side="right")).tolist()
         around: dict[int, list[int]] = {}
@@ -198,7 +201,7 @@ class FactorModel(Displayed):
                     queued.update(fresh)
 
     def _restricted(self, possible: list[Any]) -> FactorModel:
-        """Keep the possible states only; variables with one of them disappear."""
+        """Return the model restricted to the possible states, without variables that have only one."""
         counts = [int(x.sum()) for x in possible]
         only = [int(x.argmax()) if count == 1 else -1 for x, count in zip(possible, counts, strict=True)]
         kept = [v for v, count in enumerate(counts) if count > 1]
@@ -223,14 +226,14 @@ class FactorModel(Displayed):
         return FactorModel(cards, tuple(merged), tuple(merged.values()), math.fsum(constants), labels)
 
     def at_temperature(self, temperature: float) -> FactorModel:
-        """Return the model with P(x)^(1/T) in the place of P(x), up to normalisation; forbidden states stay so."""
+        """Return the model of P(x)^(1/T), up to normalisation; forbidden states stay forbidden."""
         t = real_number(temperature, "temperature")
         if t <= 0.0:
             raise ValueError(f"temperature is {t!r}; it must be positive")
         return replace(self, tables=tuple(table / t for table in self.tables), offset=self.offset / t)
 
     def why_not_annealed(self) -> str | None:
-        """Return what keeps the model from being annealed, in words; None if nothing does."""
+        """Return the reason why the model cannot be annealed as an `MRF`, in words, or None."""
         if not self.cards:
             return f"no variable is left, all have one state: ln Z = {self.offset:.12g}, exactly"
         largest = max(self.scopes, key=len, default=())
@@ -244,9 +247,9 @@ class FactorModel(Displayed):
         return None
 
     def as_mrf(self) -> MRF:
-        """Return the model of pairs that it is, or raise a ValueError that says why it is none.
+        """Return the model as an `MRF`, or raise a ValueError with the reason why it is not a model of pairs.
 
-        Two-state variables are spins, state 0 down and 1 up; if any variable has more states, all are categorical.
+        Two-state variables are spins, state 0 down and 1 up. If any variable has more states, all are categorical.
         """
         reason = self.why_not_annealed()
         if reason is not None:
@@ -272,7 +275,7 @@ class FactorModel(Displayed):
 
 
 def _spins(unary: list[Array], pairs: list[tuple[tuple[int, ...], Array]]) -> tuple[Units, Array, Any, list[float]]:
-    """Any positive table of two two-state variables is exp(J s s′ + h s + h′ s′ + constant), s = ±1."""
+    """Return the parameters of spins s = ±1: a positive 2 × 2 table is exp(J s s′ + h s + h′ s′ + constant)."""
     n = len(unary)
     own = np.array(unary)
     bias = (own[:, 1] - own[:, 0]) / 2.0
@@ -294,7 +297,7 @@ def _categorical(
     data, at = [np.zeros(0)], [np.zeros((2, 0), dtype=np.int64)]
     for (a, b), psi in pairs:
         rows, columns = psi.mean(axis=1, keepdims=True), psi.mean(axis=0, keepdims=True)
-        if np.abs(psi - rows - columns + psi.mean()).max() <= _EPS * np.abs(psi).max():  # no coupling
+        if np.abs(psi - rows - columns + psi.mean()).max() <= _EPS * np.abs(psi).max():  # The table has no coupling.
             unary[a] = unary[a] + rows.ravel()
             unary[b] = unary[b] + columns.ravel() - psi.mean()
             continue
@@ -325,7 +328,7 @@ def _states(units: Units, bias: Array) -> Iterator[Array]:
 
 
 def _pair_tables(block: Any, one: _Side, two: _Side) -> dict[tuple[int, int], Array]:
-    """Return the tables of the couplings between two sides by the caller's numbers of the variables."""
+    """Return the tables of the couplings between two sides, keyed by variables in the caller's order."""
     links = sp.coo_array(block)
     used = links.data != 0
     row, column = (at[used] for at in links.coords)

@@ -1,4 +1,4 @@
-"""What a model is made of: the split of its variables, its layout, its parameters in other forms."""
+"""Parts of a model: the split of its variables, its layout, and other forms of its parameters."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Which of the caller's variables went to which side: their numbers, in the order of the side."""
+    """The numbers of the caller's variables on each side, in the order of the side."""
 
     visible: Indices
     hidden: Indices
 
 
 def split_is_whole(split: Any, n_visible: int, n_hidden: int) -> bool:
-    """Whether a split numbers every variable once."""
+    """Whether every variable occurs once in a split."""
     if not isinstance(split, Split):
         return False
     sides, n = [np.asarray(side) for side in (split.visible, split.hidden)], n_visible + n_hidden
@@ -45,7 +45,7 @@ def split_is_whole(split: Any, n_visible: int, n_hidden: int) -> bool:
 
 
 def checked_labels(given: Sequence[Any] | None, n: int) -> Sequence[Any]:
-    """Return the labels of n variables, by default their numbers."""
+    """Return the labels of n variables, by default their numbers; each label must be unique."""
     if given is None:
         return range(n)
     labels = given if isinstance(given, range) else tuple(given)
@@ -64,7 +64,7 @@ class Grid:
 
     shape: tuple[int, ...]
     periodic: tuple[bool, ...]
-    triangular: bool = False  # with diagonals from (r, c) to (r + 1, c + 1)
+    triangular: bool = False  # There are bonds from (r, c) to (r + 1, c + 1).
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Layers:
 
 
 def total(values: Array) -> float:
-    """Return the sum without rounding on the way, infinite where that overflows."""
+    """Return the exactly rounded sum, or infinity if it overflows."""
     try:
         return math.fsum(values)
     except OverflowError:
@@ -84,7 +84,7 @@ def total(values: Array) -> float:
 
 @dataclass(frozen=True)
 class Natural:
-    """Parameters of the exponent itself: everything divided by the temperature."""
+    """Parameters of the exponent: fields, couplings and the offset, divided by the temperature."""
 
     weights: Coupling
     visible_bias: Array
@@ -97,9 +97,10 @@ class Natural:
 
 @dataclass(frozen=True)
 class SignedForm:
-    """Natural parameters in ±1 spins; −E of the original model, offset aside, is theirs plus `constant`.
+    """Natural parameters of the equivalent model in ±1 spins.
 
-    A visible unit is visible[0] + visible[1]·spin, and likewise a hidden one.
+    −E of the original model without its offset equals that of the spins plus `constant`. A visible unit is visible[0] +
+    visible[1]·spin, and a hidden unit hidden[0] + hidden[1]·spin.
     """
 
     weights: Coupling
@@ -112,7 +113,7 @@ class SignedForm:
 
     @cached_property
     def size(self) -> float:
-        """The sizes of all terms added up: what is computed from them is good to about 2^-52 of it."""
+        """Sum of the absolute values of all terms; rounding errors are about 2^-52 of it."""
         w = self.weights.data if sp.issparse(self.weights) else self.weights
         lateral = np.zeros(0) if self.lateral is None else self.lateral
         half = 0.5 * np.asarray(lateral.data if sp.issparse(lateral) else lateral)
@@ -122,7 +123,7 @@ class SignedForm:
 
     @cached_property
     def reach(self) -> tuple[Array, Array]:
-        """How far couplings can move the field of each visible and each hidden unit."""
+        """Largest change of the field of each visible and each hidden unit by its couplings."""
         size = abs(self.weights)
         visible, hidden = (np.asarray(size.sum(axis=i)).ravel() for i in (1, 0))
         if self.lateral is not None:
@@ -131,19 +132,19 @@ class SignedForm:
 
     @cached_property
     def squares(self) -> float:
-        """The squares of all couplings added up."""
+        """Sum of the squares of all couplings."""
         couplings = [w for w in (self.weights, self.lateral) if w is not None]
         return sum(float(np.square(w.data if sp.issparse(w) else w).sum()) for w in couplings)
 
     def transposed(self) -> SignedForm:
-        """Exchange the sides of a bipartite model."""
+        """Return the form with the sides of a bipartite model exchanged."""
         return SignedForm(
             self.weights.T, self.hidden_bias, self.visible_bias, self.constant, None, self.hidden, self.visible
         )
 
 
 def natural_form(model: Any) -> Natural:
-    """Return the parameters of a model over its temperature, or raise a ValueError where they overflow."""
+    """Return the parameters of a model divided by its temperature, or raise a ValueError if they overflow."""
     t = model.temperature
 
     def over(x: Any) -> Any:
@@ -168,7 +169,7 @@ def natural_form(model: Any) -> Natural:
             raise ValueError("weights are so large that their sums overflow")
         for bias, axis, side, other in ((b, 1, units[0], units[1]), (c, 0, units[1], units[0])):
             reach = abs(bias)
-            if not side.is_discrete:  # ln Z may hold its field squared; discrete variables are at most 1
+            if not side.is_discrete:  # ln Z may contain the square of the field.
                 couplings = np.asarray(size.sum(axis=axis)).ravel() if other.is_discrete else 0.0
                 reach = side.largest_terms(reach + couplings)
             if not float(reach.sum()) < LARGEST:
@@ -187,7 +188,7 @@ def signed_form(natural: Natural) -> SignedForm:
     w, b, c = natural.weights, natural.visible_bias, natural.hidden_bias
     scale = v_scale * h_scale
     lateral, inside = natural.lateral, np.zeros(len(b))
-    with np.errstate(over="ignore", invalid="ignore"):  # then its size is not finite, and nobody takes it
+    with np.errstate(over="ignore", invalid="ignore"):  # An overflow makes `size` infinite, and the form is not used.
         rows = np.asarray(w.sum(axis=1)).ravel() if h_offset else np.zeros(len(b))
         columns = np.asarray(w.sum(axis=0)).ravel() if v_offset else np.zeros(len(c))
         constant = v_offset * total(b) + h_offset * total(c) + v_offset * total(h_offset * rows)
@@ -207,7 +208,7 @@ def signed_form(natural: Natural) -> SignedForm:
 
 
 def less(end: Any, start: Any) -> Any:
-    """Return the difference of two couplings, either of which may be None for none."""
+    """Return the difference of two couplings; None stands for zero."""
     return end if start is None else -start if end is None else end - start
 
 
@@ -229,10 +230,10 @@ def highest(natural: Natural) -> float:
 
 
 def sweep_blocks(lateral: Coupling, owners: Indices, n: int) -> tuple[Indices, ...]:
-    """Cut the visible variables 0 … n−1 into consecutive blocks without couplings inside, each as long as can be."""
+    """Cut the visible variables 0 … n−1 into consecutive blocks without couplings inside, each as long as possible."""
     rows, columns = sp.coo_array(lateral).coords
     i, j = owners[rows], owners[columns]
-    last = np.full(n, -1, dtype=np.int64)  # the last one before each variable that it is coupled to
+    last = np.full(n, -1, dtype=np.int64)  # The last earlier variable that each variable is coupled to.
     np.maximum.at(last, j[i < j], i[i < j])
     starts = [0]
     for at in range(n):

@@ -40,12 +40,11 @@ def from_edges(
     labels: Sequence[Any] | None = None,
     temperature: float = 1.0,
 ) -> MRF:
-    """Model of spins, binaries or Gaussians on the graph with these edges, whatever graph it is.
+    """Return the model of spins, binaries or Gaussians on any graph, given by its edges.
 
     E = −(Σ_i field_i x_i + Σ_edges coupling_e x_i x_j)/T. `edges` has shape (m, 2) and numbers the
-    variables from 0; `n` is their number if some of the last have no edge. A Gaussian variable adds −½γx² with its
-    `precision` γ, 1 by default; the model must stay normalisable. An edge that is given twice is two bonds, which add
-    up.
+    variables from 0; `n` is their number if the last variables have no edge. A Gaussian variable adds −½γx² with its
+    `precision` γ, 1 by default; the model must be normalisable. Couplings of an edge that is given twice add up.
     """
     pairs, n = _edges(edges, n)
     j = as_shape(coupling, (len(pairs),), "coupling")
@@ -62,10 +61,10 @@ def from_matrix(
     labels: Sequence[Any] | None = None,
     temperature: float = 1.0,
 ) -> MRF:
-    """Model with a matrix of couplings, dense or ``scipy.sparse``: a Boltzmann machine, an SK or Hopfield model.
+    """Return the model with a matrix of couplings, such as a Boltzmann machine, an SK or a Hopfield model.
 
-    E = −(Σ_i field_i x_i + Σ_{i<j} couplings_ij x_i x_j)/T. The matrix is symmetric, with zeros on its diagonal; a
-    triangular matrix is symmetrized.
+    E = −(Σ_i field_i x_i + Σ_{i<j} couplings_ij x_i x_j)/T. The matrix, dense or ``scipy.sparse``, is symmetric with
+    zeros on its diagonal; a triangular matrix is symmetrized.
     """
     matrix = sp.csr_array(coupling_matrix(couplings, "couplings"))
     n = matrix.shape[0]
@@ -98,12 +97,12 @@ def from_graph(
     precision: ArrayLike | None = None,
     temperature: float = 1.0,
 ) -> MRF:
-    """Spins, binaries or Gaussians on any networkx graph.
+    """Return the model of spins, binaries or Gaussians on any networkx graph.
 
-    `coupling` names an attribute of its edges, `field` one of its nodes; `precision` is that of Gaussian variables.
+    `coupling` names an attribute of the edges and `field` one of the nodes; `precision` is that of Gaussian variables.
 
-    They default to 1 and 0 where a graph has no such attributes, or all over with None. Numbers that would go
-    unread are an error. Parallel edges of a multigraph add up. The nodes are the labels.
+    Where a graph lacks the attribute, or if its name is None, a coupling is 1 and a field is 0. Other numeric
+    attributes raise a ValueError. Parallel edges of a multigraph add up. The nodes are the labels.
     """
     if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
         raise ValueError(f"graph is {a_kind(graph)}; it must be a networkx graph")
@@ -119,17 +118,18 @@ def from_graph(
     j = _attribute([data for _, _, data in links], coupling, "coupling", "edge", 1.0)
     if graph.is_directed():
         both = {(a, b) for a, b in edges.tolist() if a < b} & {(b, a) for a, b in edges.tolist() if a > b}
-        if both:  # two bonds, or one that is told twice?
+        if both:  # Such a pair may be two bonds or one bond given twice.
             first, second = (shown(nodes[i]) for i in min(both))
             raise ValueError(f"graph has edges from {first} to {second} and back; make it undirected")
     return _on_graph(edges, j, b, _kind(units, len(nodes), precision), temperature, nodes)
 
 
-_NO_NUMBERS = ("bipartite", "subset")  # networkx numbers the sides and layers of its own graphs so
+# Attributes in which networkx stores the number of a side or layer; they are not parameters.
+_NO_NUMBERS = ("bipartite", "subset")
 
 
 def _attribute(items: list[Mapping[str, Any]], name: str | None, argument: str, what: str, default: float) -> Array:
-    """Return an attribute of the edges or nodes, or raise a ValueError where other numbers would go unread."""
+    """Return an attribute of the edges or nodes; raise a ValueError if there are other numeric attributes."""
     if not (name is None or isinstance(name, str)):
         raise ValueError(f"{argument} is {shown(name)}; it must name an attribute of the {what}s")
     if name is not None:
@@ -156,12 +156,12 @@ def _is_number(value: Any) -> bool:
 
 
 def from_bqm(bqm: Any, *, temperature: float = 1.0) -> MRF:
-    """Model of a ``dimod.BinaryQuadraticModel``, SPIN or BINARY.
+    """Return the model of a ``dimod.BinaryQuadraticModel``, SPIN or BINARY.
 
-    Its energy Σ h_i x_i + Σ J_ij x_i x_j + offset is a cost, so fields and couplings change sign and the
-    offset enters ln Z. Its variables are the labels.
+    Its energy Σ h_i x_i + Σ J_ij x_i x_j + offset is a cost, so fields and couplings change sign. The offset enters
+    ln Z. The variables are the labels.
     """
-    kind = getattr(getattr(bqm, "vartype", None), "name", None)  # of other models each variable has its own
+    kind = getattr(getattr(bqm, "vartype", None), "name", None)  # Others have one per variable.
     if kind not in ("SPIN", "BINARY") or not all(hasattr(bqm, x) for x in ("variables", "linear", "quadratic")):
         raise ValueError(f"bqm is {a_kind(bqm)}; it must be a dimod BinaryQuadraticModel")
     labels = list(bqm.variables)
@@ -185,7 +185,7 @@ def potts(
     n: int | None = None,
     temperature: float = 1.0,
 ) -> MRF:
-    """Potts model: x_i ∈ {0, …, q−1} and E = −(Σ_i field[i, x_i] + Σ_edges coupling_e δ(x_i, x_j))/T.
+    """Return the Potts model x_i ∈ {0, …, q−1}, E = −(Σ_i field[i, x_i] + Σ_edges coupling_e δ(x_i, x_j))/T.
 
     `field` is one number, one per state (q,), or one per variable and state (n, q).
     """
@@ -203,7 +203,7 @@ def potts_model(
     temperature: float,
     **rest: Any,
 ) -> MRF:
-    """Potts model on edges that have been checked already."""
+    """Return the Potts model on edges that are checked already."""
     q = whole(q, "q", 2, 10**6)
     check_room(50 * (n + len(pairs)) * q, "q", q)
     j = as_shape(coupling, (len(pairs),), "coupling")
@@ -217,10 +217,10 @@ def potts_model(
 def from_tables(
     unary: Sequence[ArrayLike], pair: Mapping[tuple[int, int], ArrayLike], *, temperature: float = 1.0
 ) -> MRF:
-    """General discrete pair model: E = −(Σ_i φ_i(x_i) + Σ_ij ψ_ij(x_i, x_j))/T (eq. bipartite_energy_k).
+    """Return the discrete pair model E = −(Σ_i φ_i(x_i) + Σ_ij ψ_ij(x_i, x_j))/T (eq. bipartite_energy_k).
 
-    ``unary[i]`` lists φ_i, one value per state of variable i (their numbers may differ); ``pair[i, j]`` is
-    the table ψ_ij with a row per state of i and a column per state of j.
+    ``unary[i]`` lists φ_i, one value per state of variable i; variables may have different numbers of states.
+    ``pair[i, j]`` is the table ψ_ij with a row per state of i and a column per state of j.
     """
     if not np.iterable(unary):
         raise ValueError(f"unary is {shown(unary)}; it must list the values of every variable")
@@ -252,7 +252,7 @@ def from_tables(
 
 
 def as_shape(value: ArrayLike, shape: tuple[int, ...], argument: str, *also: tuple[int, ...]) -> Array:
-    """Return `value` as an array of this shape: given whole, as one number, or in one of the shapes `also`."""
+    """Return `value` as an array of this shape; it may have the shape, be one number, or have one of `also`."""
     if 0 in shape:
         return np.zeros(shape)
     array = real_array(value, argument, None)
@@ -279,9 +279,9 @@ def _edges(edges: ArrayLike, n: int | None) -> tuple[Indices, int]:
 
 
 def _merge(pairs: Indices, coupling: Array) -> tuple[Indices, Array]:
-    """Return every edge once, with the sum of its couplings where it is given several times."""
+    """Return every edge once, with the sum of its couplings."""
     low, high = np.minimum(*pairs.T), np.maximum(*pairs.T)
-    n = int(high.max(initial=0)) + 1  # at most 2^31, so that a pair is one number
+    n = int(high.max(initial=0)) + 1  # n is at most 2^31, so that a pair fits into one integer.
     keys, index = np.unique(low * n + high, return_inverse=True)
     kept = np.stack(np.divmod(keys, n), axis=1)
     sums = np.bincount(index.ravel(), weights=coupling, minlength=len(kept))

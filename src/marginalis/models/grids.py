@@ -1,4 +1,4 @@
-"""Rectangular lattices in any number of dimensions: black sites against white ones."""
+"""Models on rectangular lattices in any number of dimensions, split into black and white sites."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def ising_grid(
     triangular: bool = False,
     temperature: float = 1.0,
 ) -> MRF:
-    """Ising model on a rectangular lattice: E = −(Σ_i field_i s_i + Σ_bonds coupling s_i s_j)/T.
+    """Return the Ising model on a rectangular lattice, E = −(Σ_i field_i s_i + Σ_bonds coupling s_i s_j)/T.
 
-    Sites are numbered row-major. `coupling` is one number, or one array per direction, the last axis first:
-    in two dimensions (horizontal, vertical), where horizontal[r, c] joins (r, c)–(r, c+1) and vertical[r, c]
-    joins (r, c)–(r+1, c); entries that wrap around are used only where `periodic` (one flag, or one per
-    axis). A periodic side of length 2 has two bonds between its sites. `field` is one number or one per site.
-    With `triangular`, in two dimensions, a third direction joins (r, c)–(r+1, c+1).
+    Sites are numbered row-major. `coupling` is one number, or one array per direction with the last axis first. In two
+    dimensions these are (horizontal, vertical): horizontal[r, c] joins (r, c)–(r, c+1) and vertical[r, c] joins
+    (r, c)–(r+1, c). Entries that wrap around are used only if `periodic`, which is one flag or one per axis. A periodic
+    side of length 2 has two bonds between its sites. `field` is one number or one per site. With `triangular`, in two
+    dimensions, a third direction joins (r, c)–(r+1, c+1).
     """
     grid = _grid(shape, periodic, triangular)
     b = as_shape(field, grid.shape, "field").ravel()
@@ -64,7 +64,7 @@ def potts_grid(
     periodic: bool | Sequence[bool] = False,
     temperature: float = 1.0,
 ) -> MRF:
-    """Potts model with q states on a rectangular lattice; coupling and numbering as in `ising_grid`.
+    """Return the Potts model with q states on a rectangular lattice, with couplings as in `ising_grid`.
 
     E = −(Σ_i field[i, x_i] + Σ_bonds coupling δ(x_i, x_j))/T; `field` is one number, (q,), or (sites, q).
     """
@@ -106,7 +106,7 @@ def _is_bipartite(grid: Grid) -> bool:
 
 
 def _parity(grid: Grid) -> np.ndarray:
-    """Sum of the coordinates modulo 2, as bools on the grid."""
+    """Return the sum of the coordinates modulo 2, as booleans on the grid."""
     parity = np.zeros((1,) * len(grid.shape), dtype=bool)
     for axis, n in enumerate(grid.shape):
         line = np.arange(n) % 2 == 1
@@ -115,7 +115,7 @@ def _parity(grid: Grid) -> np.ndarray:
 
 
 def _checkerboard(grid: Grid) -> tuple[Split, Indices]:
-    """Black sites visible, white sites hidden; and each site's position within its side."""
+    """Return the split into black (visible) and white (hidden) sites, and each site's position within its side."""
     odd = _parity(grid).ravel()
     split = Split(np.flatnonzero(~odd), np.flatnonzero(odd))
     position: Indices = np.empty(odd.size, dtype=_index_type(grid))
@@ -125,12 +125,12 @@ def _checkerboard(grid: Grid) -> tuple[Split, Indices]:
 
 
 def _index_type(grid: Grid) -> Any:
-    """Half the memory where the sites can be numbered in 32 bits."""
+    """Return a 32-bit integer type if it can number the sites, to save memory, else a 64-bit type."""
     return np.int32 if math.prod(grid.shape) < 2**31 else np.int64
 
 
 def _bonds(grid: Grid) -> tuple[list[Indices], list[Indices]]:
-    """For each direction, last axis first: the sites with a bond in it, and the sites it leads to."""
+    """Return for each direction, last axis first, the sites with a bond and the sites at its other end."""
     sites: Indices = np.arange(math.prod(grid.shape), dtype=_index_type(grid)).reshape(grid.shape)
     here, there = [], []
     for axis in reversed(range(len(grid.shape))):
@@ -146,7 +146,7 @@ def _bonds(grid: Grid) -> tuple[list[Indices], list[Indices]]:
 
 
 def _couplings(grid: Grid, coupling: ArrayLike | Sequence[ArrayLike]) -> list[Array]:
-    """One array of the grid's shape per direction: the axes, last first, and the diagonal of a triangular lattice."""
+    """Return one array of couplings per direction: the axes, last first, and the diagonal of a triangular lattice."""
     dimensions = len(grid.shape)
     ways: list[tuple[int, ...]] = [(axis,) for axis in reversed(range(dimensions))]
     if grid.triangular:
@@ -168,7 +168,7 @@ def _couplings(grid: Grid, coupling: ArrayLike | Sequence[ArrayLike]) -> list[Ar
     for axes, x in zip(ways, given, strict=True):
         name = f"coupling along axis {axes[0]}" if len(axes) == 1 else "coupling along the diagonal"
         array = real_array(x, name, None)
-        # the entries that would wrap around may be left out where they are not used
+        # Entries that wrap around may be left out if they are not used.
         missing = [int(a in axes and not grid.periodic[a]) for a in range(dimensions)]
         if array.shape == tuple(n - m for n, m in zip(grid.shape, missing, strict=True)):
             array = np.pad(array, [(0, m) for m in missing])

@@ -1,10 +1,10 @@
-"""Models with products of three or more variables: what tables of any number of variables become when annealed.
+"""Models with products of three or more variables, the form in which factor models are annealed.
 
     −E(x) = Σ_f b_f x_f + Σ_{f<g} w_fg x_f x_g + Σ_a J_a Π_{f ∈ a} x_f
 
-over the features x_f: spins, or one-hot features of the states. Given the others, a feature's field is linear in the
-products of those that it shares a term with. No term has two hidden variables, nor two of one block of the sweep, so
-that these can be drawn and summed exactly.
+with features x_f that are spins or one-hot features. Given the others, the field of a feature is linear in the products
+of the features with which it shares a term. No term has two hidden variables, nor two variables of one block of the
+sweep, so that the hidden variables and each block can be summed and drawn exactly.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ from .layered import as_factors, as_model
 from .model import MRF
 from .units import SPIN, Categorical
 
-_EPS = 2.0**-50  # Of the largest entry of a table, up to which a coefficient is zero.
-_BOUND = 4.0  # Variables with tables of up to 2^4 entries are summed out to be rid of zeros.
-_MOST_TERMS = 1 << 22  # Products of three or more features that a model may have.
+# Coefficients up to this fraction of the largest entry of a table count as zero.
+_EPS = 2.0**-50
+# Variables with tables of up to 2^4 entries are summed out to remove zeros.
+_BOUND = 4.0
+# Largest number of products of three or more features in a model.
+_MOST_TERMS = 1 << 22
 
 
 class Terms(NamedTuple):
-    """Products of equally many features: their numbers, visible ones first, [term, place], and their couplings."""
+    """Products of equally many features: their numbers [term, place], visible features first, and their couplings."""
 
     features: Indices
     couplings: Array
@@ -40,7 +43,7 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InteractingMRF(MRF):
-    """A Markov random field with terms of three or more features beside its fields and pairs; temperature 1."""
+    """A Markov random field at temperature 1 that also has terms of three or more features."""
 
     terms: tuple[Terms, ...] = ()
     blocks: tuple[Indices, ...] = ()
@@ -55,16 +58,16 @@ class InteractingMRF(MRF):
 
     @property
     def is_bipartite(self) -> bool:
-        """Two visible variables share a term."""
+        """False: two visible variables share a term."""
         return False
 
     @property
     def sweep(self) -> tuple[Indices, ...]:
-        """The visible variables in the blocks in which a Gibbs sweep draws them."""
+        """Blocks of visible variables in the order in which a Gibbs sweep draws them."""
         return self.blocks
 
     def transposed(self) -> MRF:
-        """Raise a ValueError: the hidden variables alone can be summed out."""
+        """Raise a ValueError, since only the hidden variables can be summed out."""
         raise ValueError("the model is not bipartite: its visible variables cannot be summed out")
 
     def reversed_sweep(self) -> InteractingMRF:
@@ -86,9 +89,9 @@ class InteractingMRF(MRF):
 
 
 def annealable(value: Any) -> MRF:
-    """Return anything that is a model as one that can be annealed, or raise a ValueError.
+    """Return any kind of model as one that can be annealed, or raise a ValueError.
 
-    A model of factors with zeros is reduced first (see `FactorModel.reduced`); it is refused if some zeros stay.
+    A factor model with zeros is reduced first (see `FactorModel.reduced`); it is refused if some zeros are left.
     """
     model = as_factors(value)
     if not isinstance(model, FactorModel) or model.largest_scope <= 2:
@@ -102,10 +105,10 @@ def annealable(value: Any) -> MRF:
 
 
 def interacting(model: FactorModel) -> InteractingMRF:
-    """Return a model of factors without zeros as one that can be annealed, whatever its tables join.
+    """Return a factor model without zeros as a model that can be annealed; tables may join any number of variables.
 
-    Two-state variables are spins, state 0 down and 1 up; if any variable has more states, all are categorical. The
-    hidden variables, which are summed out, are an independent set of the graph that joins those in the same factor.
+    Two-state variables are spins, state 0 down and 1 up. If any variable has more states, all are categorical. The
+    hidden variables are an independent set of the graph that joins all variables of a factor.
     """
     two = set(model.cards) == {2}
     starts = np.concatenate([[0], np.cumsum([1 if two else card for card in model.cards])])
@@ -127,7 +130,7 @@ def interacting(model: FactorModel) -> InteractingMRF:
     i, j = np.array(joined, dtype=np.int64).reshape(-1, 2).T
     graph = sp.csr_array((np.ones(len(i)), (i, j)), shape=(count, count))
     labels = None if model.labels == range(len(model.cards)) else model.labels
-    shape = arrange(units, np.zeros(count), graph, labels=labels)  # which variables are hidden, and the sweep
+    shape = arrange(units, np.zeros(count), graph, labels=labels)  # Choose hidden variables and sweep.
     visible, hidden = shape.callers_features()
     place = np.empty(count, dtype=np.int64)
     place[visible], place[hidden] = np.arange(len(visible)), len(visible) + np.arange(len(hidden))
@@ -155,7 +158,7 @@ def interacting(model: FactorModel) -> InteractingMRF:
 
 
 def _products(model: FactorModel, two: bool, starts: Indices) -> Iterable[tuple[tuple[int, ...], float]]:
-    """Yield the products of features, by number, and the coefficient with which each adds to the exponent."""
+    """Yield the products of features, by number, with their coefficients in the exponent."""
     for scope, table in zip(model.scopes, model.tables, strict=True):
         first = [int(starts[v]) for v in scope]
         if not two:

@@ -1,6 +1,7 @@
-"""Rows whose columns have names, put into the order of a model: sample sets of dimod, data frames, states by label.
+"""Rows with named columns, put into the order of a model: sample sets of dimod, data frames, states by label.
 
-Nothing here imports dimod or pandas: a sample set has ``variables`` and ``record``, a data frame ``columns``.
+This module does not import dimod or pandas: a sample set is recognised by its attributes ``variables`` and ``record``,
+a data frame by ``columns``.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ class Labelled(NamedTuple):
 
     labels: list[Any]
     rows: Any
-    vartype: str = ""  # SPIN or BINARY where the rows say which values they have
+    vartype: str = ""  # "SPIN" or "BINARY" if the data declares its values.
 
 
 def labelled_rows(data: Any, argument: str) -> Labelled | None:
-    """Return the labels and rows of what names its columns; None if `data` does not.
+    """Return the labels and rows of data with named columns; None for other data.
 
-    A sample of a sample set that occurred several times is as many rows. The columns of a data frame that are only
-    numbered count as without names.
+    A sample that occurs several times in a sample set gives as many rows. A data frame whose columns are only numbered
+    counts as data without names.
     """
     if hasattr(data, "variables") and hasattr(data, "record"):
         record = data.record
@@ -56,9 +57,10 @@ def _are_labels(value: Any) -> bool:
 
 
 def in_order(model: MRF, found: Labelled, argument: str) -> tuple[Array, Array | None]:
-    """Return the columns of the visible variables and of the hidden ones, each in the order of its side.
+    """Return the columns of the visible and of the hidden variables, each in the order of its side.
 
-    The labels must be those of all variables, in any order, or those of the visible ones: then the second is None.
+    The labels must be those of all variables, in any order, or those of the visible variables; then the second result
+    is None.
     """
     rows = found.rows
     if rows.ndim != 2 or rows.shape[1] != len(found.labels):
@@ -91,7 +93,7 @@ def in_order(model: MRF, found: Labelled, argument: str) -> tuple[Array, Array |
 
 
 def _converted(model: MRF, values: Array, vartype: str) -> Array:
-    """Return spins as 0/1 for a model of binaries, and the other way round, where the rows say what they are."""
+    """Return spins as 0/1 for a model of binaries, and 0/1 as spins for one of spins, if the data declares them."""
     kinds = [units for units, n in ((model.visible_units, model.n_visible), (model.hidden_units, model.n_hidden)) if n]
     if vartype in ("SPIN", "BINARY") and all(units.values is not None for units in kinds):
         names = {units.name for units in kinds}

@@ -1,4 +1,4 @@
-"""Boltzmann machines: restricted, deep, and those that other packages have fitted."""
+"""Boltzmann machines: restricted, deep, and those fitted by other packages."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ def rbm(
     visible_precision: ArrayLike | None = None,
     hidden_precision: ArrayLike | None = None,
 ) -> MRF:
-    """Restricted Boltzmann machine of spins −1 and +1, or of 0/1 units with ``units="binary"``.
+    """Return a restricted Boltzmann machine of spins −1 and +1, or of 0/1 units with ``units="binary"``.
 
     The weights have the shape |V| × |H|. `units` is one word or a pair (visible, hidden): ``"spin"`` (−1, +1; the
-    default), ``"binary"`` (0, 1),
-    ``"categorical:q"`` (one-hot: q rows or columns of the weights, and q biases, per variable) or
-    ``"gaussian"`` with precision γ (1 by default); `ReLU` or `dReLU`, as in ``("spin", mg.ReLU(gamma))``; or a kind of
-    your own (see `models.units`).
+    default), ``"binary"`` (0, 1), ``"categorical:q"`` (one-hot: q rows or columns of the weights, and q biases, per
+    variable), ``"gaussian"`` with precision γ (1 by default), `ReLU` or `dReLU`, as in ``("spin", mg.ReLU(gamma))``, or
+    your own kind (see `models.units`).
     """
     pair = (units, units) if isinstance(units, str | Units) else tuple(units) if isinstance(units, list | tuple) else ()
     if len(pair) != 2:
@@ -52,7 +51,7 @@ def rbm(
 
 
 def as_factors(value: Any) -> Any:
-    """Return graphs that carry tables, and polynomials, as a `FactorModel`; all other values as they are."""
+    """Return graphs with tables, and polynomials, as a `FactorModel`, and all other values unchanged."""
     if is_polynomial(value):
         return from_binary_polynomial(value)
     return from_pgmpy(value) if has_tables(value) else value
@@ -122,10 +121,10 @@ def dbm(
     units: str = "binary",
     temperature: float = 1.0,
 ) -> MRF:
-    """Deep Boltzmann machine: layers x_0, x_1, … of spins or binaries, W_l between x_l and x_{l+1}.
+    """Return a deep Boltzmann machine: layers x_0, x_1, … of spins or binaries, W_l between x_l and x_{l+1}.
 
-    E = −(Σ_l b_l·x_l + Σ_l x_lᵀ W_l x_{l+1})/T. Its even layers are one side of a bipartite graph, its odd
-    layers the other.
+    E = −(Σ_l b_l·x_l + Σ_l x_lᵀ W_l x_{l+1})/T. The even layers are one side of a bipartite graph and the odd layers
+    the other.
     """
     if not all(isinstance(x, list | tuple) for x in (weights, biases)):
         raise ValueError("weights and biases must be lists: one matrix between layers, one vector per layer")
@@ -142,7 +141,7 @@ def dbm(
         raise ValueError(f"units is {shown(units)}; a DBM has spin or binary units")
     even, odd = range(0, len(b), 2), range(1, len(b), 2)
     blocks = [
-        [w[i] if j == i + 1 else w[j].T if j == i - 1 else None for j in odd]  # coupled layers differ by one
+        [w[i] if j == i + 1 else w[j].T if j == i - 1 else None for j in odd]  # Only neighbouring layers are coupled.
         for i in even
     ]
     ends = np.cumsum([len(x) for x in b])

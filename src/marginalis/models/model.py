@@ -1,12 +1,12 @@
-"""The one class of model: a Markov random field, its variables in two groups.
+"""The class `MRF` of models: a Markov random field with its variables in two groups.
 
     E(v, h) = −(b·v + c·h + vᵀWh + ½vᵀLv + offset)/T,    P(v, h) = exp(−E(v, h))/Z
 
-The hidden variables h are not coupled to each other, so that given v they can be summed out and drawn exactly: all
-that a marginalized method asks for (paper, section 3.1). On a bipartite graph the visible ones are not coupled
-either, L = 0: the paper's eq. RBM, and with one-hot features its general bipartite energy, eq. bipartite_energy_k.
-On any other graph h is an independent set of variables and v the rest, block by block in the order in which a
-Gibbs sweep draws them (see `arrange`). A Gaussian variable x adds −½γx² inside the bracket.
+The hidden variables h are not coupled to each other, so that given v they can be summed out and drawn exactly. A
+marginalized method needs no more (paper, section 3.1). On a bipartite graph the visible variables are not coupled to
+each other either, L = 0: this is the paper's eq. RBM, and with one-hot features eq. bipartite_energy_k. On any other
+graph h is an independent set of variables and v the rest, in the order in which a Gibbs sweep draws them in blocks (see
+`arrange`). A Gaussian variable x adds −½γx² inside the bracket.
 """
 
 from __future__ import annotations
@@ -56,23 +56,23 @@ class MRF(Displayed):
     Parameters
     ----------
     weights
-        Coupling w_ij, |V| × |H|: an array, or any ``scipy.sparse`` matrix, which stays sparse.
+        Couplings w_ij, |V| × |H|, as an array or as any ``scipy.sparse`` matrix, which stays sparse.
     visible_bias, hidden_bias
         Fields b_i and c_j.
     visible_units, hidden_units
         The kind of the variables of each side.
     temperature
-        T > 0, divides the whole energy.
+        T > 0, which divides the whole energy.
     offset
-        A constant beside the other terms: it moves F by −offset/T.
+        A constant added to the other terms, which changes F by −offset/T.
     split
-        Where the caller's variables went; by default the visible ones come first.
+        The caller's variables on each side; by default the visible variables come first.
     layout
-        What is known about the shape of the graph, for the exact methods.
+        The shape of the graph if it is known, for the exact methods.
     lateral
-        Coupling l_ij among the visible features, symmetric, no variable with itself; None on a bipartite graph.
+        Symmetric couplings l_ij between the visible features of different variables; None on a bipartite graph.
     labels
-        The caller's names of the variables, in the caller's order; their numbers by default.
+        The caller's names of the variables, in the caller's order; by default their numbers.
     """
 
     weights: Coupling
@@ -82,10 +82,10 @@ class MRF(Displayed):
     hidden_units: Units = SPIN
     temperature: float = 1.0
     offset: float = 0.0
-    split: Split = None  # type: ignore[assignment]  # settled below
+    split: Split = None  # type: ignore[assignment]  # Set in __post_init__.
     layout: Grid | Layers | None = None
     lateral: Coupling | None = None
-    labels: Sequence[Any] = None  # type: ignore[assignment]  # settled below
+    labels: Sequence[Any] = None  # type: ignore[assignment]  # Set in __post_init__.
     natural: Natural = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class MRF(Displayed):
         weights = self.weights
         if not (sp.issparse(weights) and weights.ndim == 2 and any(weights.shape)):
             weights = coupling_matrix(weights)
-        # the biases before a sparse matrix is touched: it may claim a shape that would fill the memory
+        # The biases are checked before a sparse matrix is used, since its shape alone may exceed the memory.
         set_(self, "visible_bias", bias_vector(self.visible_bias, weights.shape[0], "visible_bias", "rows"))
         set_(self, "hidden_bias", bias_vector(self.hidden_bias, weights.shape[1], "hidden_bias", "columns"))
         set_(self, "weights", coupling_matrix(weights) if sp.issparse(weights) else weights)
@@ -122,18 +122,18 @@ class MRF(Displayed):
         return sketch.histogram(couplings(self), about="couplings")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies, and models from another process, are built as any other: checked and read-only."""
+        """Build copies and unpickled models with the constructor, so that they are checked and read-only."""
         return MRF, tuple(getattr(self, x.name) for x in fields(self) if x.init)
 
     def _units_of(self, side: str) -> Units:
-        """Return the units of a side, given as such or by their word, after a look at their number."""
+        """Return the units of a side, given as `Units` or as a word, checked against the number of features."""
         features, argument = len(getattr(self, f"{side}_bias")), f"{side}_units"
         units = parse_units(getattr(self, argument), features, argument=argument)
         units.check(features, argument)
         return units
 
     def _checked_lateral(self) -> Coupling | None:
-        """Return the coupling among the visible features, or None if there is none."""
+        """Return the couplings between the visible features, checked, or None if there are none."""
         if self.lateral is None:
             return None
         matrix = coupling_matrix(self.lateral, "lateral")
@@ -153,7 +153,7 @@ class MRF(Displayed):
 
     @property
     def is_bipartite(self) -> bool:
-        """Whether the visible variables are not coupled to each other, either."""
+        """Whether the visible variables are not coupled to each other."""
         return self.lateral is None
 
     @property
@@ -178,15 +178,15 @@ class MRF(Displayed):
 
     @property
     def is_sparse(self) -> bool:
-        """Whether the coupling is stored as a sparse matrix."""
+        """Whether the couplings are stored as a sparse matrix."""
         return sp.issparse(self.weights)
 
     def at_temperature(self, temperature: float) -> MRF:
-        """Return the same model at another temperature: T divides the whole energy."""
+        """Return the same model at another temperature T, which divides the whole energy."""
         return replace(self, temperature=temperature)
 
     def transposed(self) -> MRF:
-        """Return the same model with the names of the two sides exchanged: mAIS-H is mAIS-V of this."""
+        """Return the same model with the two sides exchanged; mAIS-H is mAIS-V of this model."""
         if self.lateral is not None:
             raise ValueError("the model is not bipartite: its visible variables cannot be summed out")
         return MRF(
@@ -203,10 +203,10 @@ class MRF(Displayed):
         )
 
     def given(self, held: Mapping[Any, Any]) -> MRF:
-        """Return the model of the other variables when some are held, by label, at values such as rows have.
+        """Return the model of the other variables when some variables are held at values, given by label.
 
-        A spin is held at −1 or 1, a binary unit at 0 or 1, a categorical variable at the number of its state. ln Z of
-        the result is ln of the sum over the variables that are left.
+        A spin is held at −1 or 1, a binary unit at 0 or 1, and a categorical variable at a state number. ln Z of the
+        result is the logarithm of the sum over the remaining variables.
         """
         return held_at(self, held)
 
@@ -237,7 +237,7 @@ class MRF(Displayed):
 
     @cached_property
     def edges(self) -> Indices:
-        """Pairs (visible, hidden) of variables with a coupling that is not zero, each once."""
+        """Pairs (visible, hidden) of variables with a nonzero coupling, each once."""
         links = sp.coo_array(self.weights)
         used = links.data != 0
         rows, columns = links.coords
@@ -266,9 +266,9 @@ class MRF(Displayed):
 
     @cached_property
     def sweep(self) -> tuple[Indices, ...]:
-        """The visible variables in the blocks in which a Gibbs sweep draws them; no couplings inside a block.
+        """Blocks of visible variables without couplings inside, in the order in which a Gibbs sweep draws them.
 
-        The order of the variables is that of the sweep: a block ends where the next variable is coupled to it.
+        The variables are in the order of the sweep; a block ends before the first variable that is coupled to it.
         """
         n = self.n_visible
         if self.lateral is None:
@@ -297,7 +297,7 @@ class MRF(Displayed):
         return v, h
 
     def by_side(self, values: Array, argument: str) -> tuple[Array, Array]:
-        """Split what is given per feature in the caller's order, along the last axis, in visible and hidden."""
+        """Split values per feature in the caller's order, along the last axis, into visible and hidden."""
         if values.shape[-1] != self.n_features:
             raise ValueError(f"{argument} has length {values.shape[-1]}; the model needs {self.n_features}")
         v, h = self.callers_features()
@@ -305,7 +305,7 @@ class MRF(Displayed):
 
     @cached_property
     def connected_parts(self) -> tuple[Indices, Indices, int]:
-        """The connected part of every visible and of every hidden variable, and the number of parts."""
+        """The number of the connected part of every visible and every hidden variable, and the number of parts."""
         n, m = self.n_visible, self.n_hidden
         if not self.is_sparse and self.weights.all():
             return np.zeros(n, dtype=np.int64), np.zeros(m, dtype=np.int64), 1
@@ -318,20 +318,20 @@ class MRF(Displayed):
 
     @property
     def spin_form(self) -> SignedForm | None:
-        """The equivalent model of ±1 spins, or None if a side is not made of two-state units."""
+        """The equivalent model of ±1 spins, or None if a side does not consist of two-state units."""
         if self.visible_units.values is None or self.hidden_units.values is None:
             return None
         return self.signed_form
 
     @cached_property
     def signed_form(self) -> SignedForm:
-        """The equivalent model in which every two-state unit is a ±1 spin; other kinds stay as they are."""
+        """The equivalent model in which every two-state unit is a ±1 spin; other kinds do not change."""
         return signed_form(self.natural)
 
     @cached_property
     def highest(self) -> float:
-        """A bound of −E from above, offset left out: the sum of the largest values of all terms; ∞ for Gaussians.
+        """Upper bound of −E without the offset: the sum of the largest values of all terms; ∞ for Gaussians.
 
-        It is never negative. Binary units that exclude each other have a low one, however large the penalty.
+        It is never negative. Large penalties between binary units do not raise it.
         """
         return highest(self.natural)

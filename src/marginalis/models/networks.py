@@ -1,7 +1,8 @@
-"""Models of other packages that are factors: pgmpy's networks, and polynomials of spins or binaries.
+"""Factor models from tables, from polynomials of spins or binaries, and from pgmpy's networks.
 
-Nothing here imports these packages. A model of pgmpy is a networkx graph that carries tables, as ``factors`` or as
-``cpds``; a ``BinaryPolynomial`` of dimod, or OpenJij's model of higher order, has a ``vartype`` and terms.
+This module does not import other packages. A model of pgmpy is a networkx graph with tables in its attribute
+``factors`` or ``cpds``. A ``BinaryPolynomial`` of dimod, or OpenJij's model of higher order, has a ``vartype`` and
+terms.
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ import numpy as np
 from ..checks import Array, a_kind, one_line, one_of, plain_array, real_number, shown, whole
 from .factors import FactorModel
 
-_MOST_VARIABLES = 20  # of a term: its table has a million entries
-_TABLES = ("factors", "cpds")  # attributes of the graphs
+# Largest number of variables in a term, whose table then has 2^20 entries.
+_MOST_VARIABLES = 20
+# Attributes of pgmpy's graphs that hold tables.
+_TABLES = ("factors", "cpds")
 
 
 def has_tables(value: Any) -> bool:
-    """Whether a value is a graph that carries tables, so that its edges alone are not the model."""
+    """Whether a value is a graph with tables, which the edges alone do not describe."""
     is_graph = all(hasattr(value, name) for name in ("nodes", "edges", "is_directed"))
     return is_graph and any(hasattr(value, name) for name in (*_TABLES, "get_factors", "get_cpds"))
 
 
 def is_polynomial(value: Any) -> bool:
-    """Whether a value maps terms, of any number of variables each, to costs."""
+    """Whether a value maps terms of any number of variables to costs."""
     terms = getattr(value, "polynomial", value)
     return isinstance(terms, Mapping) and getattr(getattr(value, "vartype", None), "name", "") in ("SPIN", "BINARY")
 
@@ -33,8 +36,8 @@ def is_polynomial(value: Any) -> bool:
 def from_binary_polynomial(value: Any) -> FactorModel:
     """Return the factors of a ``dimod.BinaryPolynomial``: E = Σ cost · Π x, with P ∝ exp(−E).
 
-    State 0 is the lower value of a variable and state 1 the higher. Labels are sorted where that can be: the package
-    keeps them in sets.
+    State 0 is the lower value of a variable and state 1 the higher. Labels are sorted if possible, since dimod keeps
+    them in sets.
     """
     costs: dict[tuple[Any, ...], Any] = {}
     for term, cost in getattr(value, "polynomial", value).items():
@@ -56,12 +59,12 @@ def from_polynomial(
     units
         ``"spin"`` (−1 and 1) or ``"binary"`` (0 and 1). State 0 is the lower value, state 1 the higher.
     temperature
-        T > 0, divides the whole energy.
+        T > 0, which divides the whole energy.
 
     Returns
     -------
     FactorModel
-        Variables in the order in which the terms name them.
+        Its variables are in the order in which they occur in the terms.
     """
     one_of(units, ("spin", "binary"), "units")
     if not isinstance(terms, Mapping):
@@ -95,7 +98,7 @@ def _polynomial(terms: Mapping[tuple[Any, ...], float], labels: list[Any], *, is
         table = np.array(coefficient)
         for _ in term:
             table = np.multiply.outer(table, np.array([-1.0, 1.0] if is_spin else [0.0, 1.0]))
-        scope = tuple(sorted(number[label] for label in term))  # the table is the same in any order
+        scope = tuple(sorted(number[label] for label in term))  # The table does not depend on the order.
         factors[scope] = factors[scope] + table if scope in factors else table
     return FactorModel((2,) * len(labels), tuple(factors), tuple(factors.values()), offset, tuple(labels))
 
@@ -110,10 +113,10 @@ def from_factors(
     factors
         Pairs (scope, table): the labels of the variables of a factor, and its values with an axis per variable.
     states
-        The number of states of variables, by label, for variables without a factor and to fix their order; the
-        variables of the tables follow in the order in which they are named.
+        Numbers of states by label, for variables without a factor and to fix the order of the variables; other
+        variables follow in the order in which they occur.
     log
-        Whether tables are logarithms, where −∞ forbids; by default they are weights, where 0 does.
+        Whether tables hold logarithms, where −∞ forbids a state; by default they hold weights, where 0 does.
     """
     cards = {label: whole(card, f"states of {shown(label)}", 1, 2**31) for label, card in (states or {}).items()}
     scopes, tables = [], []
@@ -160,21 +163,21 @@ def _in_order(labels: list[Any]) -> list[Any]:
 
 
 def from_pgmpy(model: Any, evidence: Mapping[Any, Any] | None = None) -> FactorModel:
-    """Return the factors of a model of pgmpy: a Markov network, factor graph, junction tree or Bayesian network.
+    """Return the factors of a Markov network, factor graph, junction tree or Bayesian network of pgmpy.
 
     Parameters
     ----------
     model
         The product of its tables is P(x) times Z; Z = 1 for a Bayesian network without evidence.
     evidence
-        States in which variables are held, by name if the model names its states, or by number. ln Z of what is left
-        is then ln P(evidence) of a Bayesian network.
+        States in which variables are held, by name if the model names its states, or by number. For a Bayesian network
+        ln Z of the result is ln P(evidence).
 
     Returns
     -------
     FactorModel
-        Its labels are the names of the variables. It goes to `exact_log_z` and `expectations` as it is, and
-        ``as_model`` makes an `MRF` of it if all factors join pairs.
+        Its labels are the names of the variables. `exact_log_z` and `expectations` accept it, and ``as_model`` converts
+        it to an `MRF` if all factors join pairs.
     """
     if not has_tables(model):
         raise ValueError(f"model is {a_kind(model)}; it must be a Markov network, factor graph or Bayesian network")
@@ -186,9 +189,9 @@ def from_pgmpy(model: Any, evidence: Mapping[Any, Any] | None = None) -> FactorM
             )
     scoped = dict.fromkeys(label for table in tables for label in table.variables)
     labels = [node for node in model.nodes if node in scoped]
-    if not labels:  # the nodes of a junction tree are cliques
+    if not labels:  # The nodes of a junction tree are cliques.
         labels = list(scoped)
-    elif not hasattr(model, "get_variable_nodes"):  # in a factor graph the other nodes are the factors
+    elif not hasattr(model, "get_variable_nodes"):  # The other nodes of a factor graph are factors.
         without = [node for node in model.nodes if node not in scoped]
         if without:
             raise ValueError(f"model has no table with the variable {shown(without[0])}")
@@ -205,7 +208,7 @@ def from_pgmpy(model: Any, evidence: Mapping[Any, Any] | None = None) -> FactorM
 
 
 def _state_names(labels: Sequence[Any], tables: Sequence[Any]) -> dict[Any, list[Any]]:
-    """Return the names of the states of each variable, or their numbers; all tables must agree."""
+    """Return the names, or else the numbers, of the states of each variable; all tables must agree."""
     names: dict[Any, list[Any]] = {}
     known = set(labels)
     for table in tables:

@@ -1,4 +1,4 @@
-"""Whether a model with Gaussian variables has a finite Z."""
+"""Check that Z of a model with real variables is finite."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .forms import Coupling
 
 
 def check_normalisable(model: Any) -> None:
-    """Raise a ValueError where the couplings of real variables outweigh their precisions."""
+    """Raise a ValueError if the couplings of real variables are too large for their precisions, so that Z = ∞."""
     if model.lateral is not None:
         if model.visible_units.curvatures is not None and not _is_positive_definite(*_gaussian_precision(model)):
             raise ValueError(
@@ -25,7 +25,7 @@ def check_normalisable(model: Any) -> None:
     visible, hidden = model.visible_units.curvatures, model.hidden_units.curvatures
     if visible is not None and hidden is not None:
         weights = model.weights
-        if model.visible_units.is_nonnegative and model.hidden_units.is_nonnegative:  # what is negative only helps
+        if model.visible_units.is_nonnegative and model.hidden_units.is_nonnegative:  # Negative couplings lower −E.
             weights = weights.maximum(0.0) if sp.issparse(weights) else np.maximum(weights, 0.0)
         size = _largest_singular_value(weights, *_spread(model, visible, hidden))
         if not size < 1.0:
@@ -42,13 +42,13 @@ def _spread(model: Any, *curvatures: Array) -> list[Array]:
 
 
 def _words(model: Any) -> str:
-    """Return what the real variables of a model are called."""
+    """Return the noun for the real variables of a model, for messages."""
     sides = (units for units in (model.visible_units, model.hidden_units) if units.curvatures is not None)
     return " and ".join(dict.fromkeys(units.noun[0].partition(" ")[0] for units in sides))
 
 
 def _gaussian_precision(model: Any) -> tuple[Array, Any]:
-    """Return the precisions and the couplings of all Gaussian variables; the visible ones are."""
+    """Return the precisions and the couplings of all Gaussian variables, if the visible variables are Gaussian."""
     visible, hidden = model.visible_units.curvatures, model.hidden_units.curvatures
     if hidden is None:
         return np.broadcast_to(visible, model.weights.shape[0]), sp.csr_array(model.lateral)
@@ -59,7 +59,7 @@ def _gaussian_precision(model: Any) -> tuple[Array, Any]:
 
 
 def _is_positive_definite(gamma: Array, couplings: Any) -> bool:
-    """Whether diag(γ) less the couplings is positive definite, by the lowest eigenvalue of it over √(γ_i γ_j)."""
+    """Whether diag(γ) minus the couplings, scaled by √(γ_i γ_j), is positive definite, from its lowest eigenvalue."""
     scaled = sp.csr_array(couplings) * (gamma**-0.5)[:, None] * gamma**-0.5
     if scaled.shape[0] <= 2000:
         top = float(np.linalg.eigvalsh(scaled.toarray())[-1])
@@ -69,13 +69,13 @@ def _is_positive_definite(gamma: Array, couplings: Any) -> bool:
 
 
 def _largest_singular_value(weights: Coupling, gamma_v: Array, gamma_h: Array) -> float:
-    """Return the norm of w_ij/√(γ_i γ_j): a Gaussian model is positive definite exactly below 1."""
+    """Return the spectral norm of w_ij/√(γ_i γ_j); a Gaussian model is normalisable exactly if it is below 1."""
     if 0 in weights.shape:
         return 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = sp.csr_array(weights) * (gamma_v**-0.5)[:, None] * gamma_h**-0.5
     largest = float(np.abs(scaled.data).max(initial=0.0))
-    if not 0.0 < largest < 1.0:  # no entry exceeds the norm
+    if not 0.0 < largest < 1.0:  # The norm is at least the largest entry.
         return largest if largest == 0.0 else max(largest, 1.0) if largest == largest else math.inf
     if min(scaled.shape) <= 500:
         small = scaled if scaled.shape[0] <= scaled.shape[1] else scaled.T

@@ -1,9 +1,9 @@
-"""Exact reduction of a model of factors: variables with small tables are summed out one after another.
+"""Exact reduction of a factor model: variables with small tables are summed out one after another.
 
-Summing a variable out multiplies the tables that it is in and leaves a message: a function of its neighbours. A message
-that is a sum of a function of one variable and a function of the others (in logarithms) is split into the two, and an
-axis on which it does not depend disappears. So a Bayesian network loses all variables that have no evidence below them
-(barren nodes), however wide it is, and messages keep few variables.
+The sum over a variable multiplies its tables and leaves a message, which is a function of its neighbours. A message
+whose logarithm is a function of one variable plus a function of the others is split into the two, and an axis on which
+it does not depend is removed. So all variables of a Bayesian network that have no evidence below them (barren nodes)
+are removed, whatever the treewidth, and messages keep few variables.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ import numpy as np
 
 from ..checks import Array
 
-_ROUNDING = 2.0**-48  # Relative to the largest logarithm of a table, differences up to this size are rounding errors.
-_BARREN = 12.0  # A variable whose sum may leave nothing is tried if its table has at most 2^12 entries.
+# Differences up to this fraction of the largest logarithm of a table are rounding errors.
+_ROUNDING = 2.0**-48
+# The sum over a variable that may leave no joint table is tried if its own table has at most 2^12 entries.
+_BARREN = 12.0
 
 Factor = tuple[tuple[int, ...], Array]
 
 
 class Parts(NamedTuple):
-    """A table as a sum: a constant, functions of one variable each, and a table of the variables that stay joined."""
+    """A table as a sum of a constant, functions of one variable each, and a table of the other variables."""
 
     constant: float
     single: list[tuple[int, Array]]
@@ -33,7 +35,7 @@ class Parts(NamedTuple):
 
 
 def split(scope: Sequence[int], table: Array) -> Parts:
-    """Return a table of logarithms in parts; entries may be −∞."""
+    """Split a table of logarithms, which may be −∞, into parts."""
     left = [v for v, card in zip(scope, table.shape, strict=True) if card > 1]
     if len(left) < len(scope):
         table = table.reshape([card for card in table.shape if card > 1])
@@ -61,7 +63,7 @@ def split(scope: Sequence[int], table: Array) -> Parts:
 
 
 def _own_part(table: Array, error: float, hard: bool) -> tuple[Array | None, Array]:
-    """Return f and g with table(x, y) = f(x) + g(y) up to an error, or None if there are none."""
+    """Return f and g with table(x, y) = f(x) + g(y) up to an error; f is None if there are none."""
     rows = table.reshape(len(table), -1)
     if not hard:
         own = rows[:, :1] - rows[0, 0]
@@ -81,25 +83,25 @@ def _own_part(table: Array, error: float, hard: bool) -> tuple[Array | None, Arr
 
 
 class Network:
-    """Factors while variables are summed out: `alive` ones are left, `constants` hold ln of what was summed."""
+    """Factors while variables are summed out: `alive` are the factors left, `constants` the logarithms of sums."""
 
     def __init__(self, cards: Sequence[int], factors: Iterable[Factor], constant: float = 0.0) -> None:
         self.cards = list(cards)
         self.alive = set(range(len(self.cards)))
         self.constants = [constant]
         self.factors: dict[int, Factor] = {}
-        self._around: list[set[int]] = [set() for _ in self.cards]  # numbers of the factors of each variable
+        self._around: list[set[int]] = [set() for _ in self.cards]  # The numbers of the factors of each variable.
         self._next = 0
         for scope, table in factors:
             self._add_parts(split(scope, table))
 
     def reduce(self, bound: float) -> None:
-        """Sum out all variables that leave no joint table, then those whose tables have at most 2^bound entries."""
+        """Sum out all variables that leave no joint table, then variables whose tables have at most 2^bound entries."""
         self._sum(_BARREN, barren=True)
         self._sum(bound, barren=False)
 
     def _sum(self, bound: float, *, barren: bool) -> None:
-        """Sum variables out, those with the smallest tables first; `barren`: only where no joint table is left."""
+        """Sum out variables, smallest tables first; with `barren` only variables that leave no joint table."""
         current = {v: self._log2_size(v) for v in self.alive}
         heap = [(size, v) for v, size in current.items()]
         heapq.heapify(heap)
@@ -130,7 +132,7 @@ class Network:
         return math.log2(self.cards[v]) + math.fsum(math.log2(self.cards[u]) for u in self._neighbours(v))
 
     def _summed(self, v: int) -> Factor:
-        """Return the neighbours of a variable, and ln of the sum over its states of the product of its tables."""
+        """Return the neighbours of a variable and the logarithm of its tables' product, summed over its states."""
         rest = sorted(self._neighbours(v))
         place = {u: k for k, u in enumerate([v, *rest])}
         total = np.zeros([self.cards[v], *(self.cards[u] for u in rest)])
@@ -161,7 +163,7 @@ class Network:
             self._add(parts.scope, parts.table)
 
     def _add(self, scope: tuple[int, ...], table: Array) -> None:
-        """Add a factor, to one of the same variables if there is one."""
+        """Add a factor; it is multiplied with the factor of the same variables if there is one."""
         for number in self._around[scope[0]]:
             other, values = self.factors[number]
             if len(other) == len(scope) and set(other) == set(scope):

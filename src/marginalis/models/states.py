@@ -1,6 +1,6 @@
-"""Boltzmann machines as other packages keep them: named arrays, such as the state of a torch module.
+"""Boltzmann machines from named arrays, such as the state of a torch module.
 
-Nothing here knows torch: a tensor is whatever `checks.plain_array` takes.
+This module does not import torch; a tensor is any value that `checks.plain_array` accepts.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from .graphs import from_edges
 from .model import MRF
 from .units import BINARY
 
-# names without prefixes ("rbm.W") and leading underscores, in lower case
+# Names of the arrays in lower case, without prefixes such as "rbm." and without leading underscores.
 WEIGHTS = ("w", "weight", "weights", "weight_matrix")
 VISIBLE = ("a", "v_bias", "vbias", "visible_bias", "b_v", "bv", "bias_v", "bias_visible", "vb", "v")
 HIDDEN = ("h_bias", "hbias", "hidden_bias", "b_h", "bh", "bias_h", "bias_hidden", "hb", "c", "h")
 GRAPH = ("linear", "quadratic", "edge_idx_i", "edge_idx_j")
-_DEPTH = 4  # of states inside states
+# Largest depth of nested states.
+_DEPTH = 4
 
 
 def is_state(value: Any) -> bool:
@@ -29,12 +30,12 @@ def is_state(value: Any) -> bool:
 
 
 def from_state(value: Any, argument: str = "model") -> MRF:
-    """Return the Boltzmann machine that a state holds.
+    """Return the Boltzmann machine in a state.
 
     An RBM has 0/1 units and arrays such as ``W``, ``a`` (visible), ``b`` (hidden), or ``weight``, ``v_bias``,
-    ``h_bias``; the weights may be |V| × |H| or, as ``torch.nn.Linear`` has them, |H| × |V|. D-Wave's graph-restricted
-    Boltzmann machine has spins and ``_linear``, ``_quadratic``, ``_edge_idx_i``, ``_edge_idx_j``, with dimod's sign: a
-    cost. The names may share a prefix, as ``rbm.W``; exactly one prefix must have all of a machine.
+    ``h_bias``; the weights may be |V| × |H| or, as in ``torch.nn.Linear``, |H| × |V|. D-Wave's graph-restricted
+    Boltzmann machine has spins and ``_linear``, ``_quadratic``, ``_edge_idx_i``, ``_edge_idx_j``, which are costs as in
+    dimod. The names may share a prefix, as in ``rbm.W``; exactly one prefix must have all arrays of a machine.
     """
     nodes = getattr(value, "nodes", None)
     state = value if isinstance(value, Mapping) else value.state_dict()
@@ -59,7 +60,7 @@ def from_state(value: Any, argument: str = "model") -> MRF:
 
 
 def _flat(state: Mapping[Any, Any], prefix: str = "", depth: int = _DEPTH) -> Iterator[tuple[str, Any]]:
-    """Yield the arrays of a state by name; those of a state inside it, as in a checkpoint, get its name as prefix."""
+    """Yield the names and arrays of a state; the name of a nested state, as in a checkpoint, is a prefix."""
     for key, value in state.items():
         if isinstance(value, Mapping):
             if depth:
@@ -68,7 +69,8 @@ def _flat(state: Mapping[Any, Any], prefix: str = "", depth: int = _DEPTH) -> It
             yield f"{prefix}{key}", value
 
 
-_Names = dict[str, list[str]]  # the keys of a state by their last words, without leading underscores, in lower case
+# The keys of a state, grouped by their last word in lower case without leading underscores.
+_Names = dict[str, list[str]]
 
 
 def _modules(state: Mapping[str, Any]) -> dict[str, _Names]:
@@ -89,9 +91,9 @@ def _is_rbm(names: _Names) -> bool:
 
 
 def _biases(names: _Names) -> dict[str, tuple[str, ...]]:
-    """Return the words for the biases of each side: ``b`` is the visible one beside ``c``, the hidden one beside ``a``.
+    """Return the names for the biases of each side: ``b`` is visible if there is ``c``, and hidden if there is ``a``.
 
-    W, b, c are this package's own words.
+    W, b and c are this package's own names.
     """
     hidden = ("b", *HIDDEN) if "a" in names and "b" in names else HIDDEN
     visible = (*VISIBLE, "b") if "c" in names else VISIBLE
@@ -99,7 +101,7 @@ def _biases(names: _Names) -> dict[str, tuple[str, ...]]:
 
 
 def _what_is_missing(modules: Mapping[str, _Names]) -> str:
-    """Return what the most complete module lacks, in words."""
+    """Return the arrays that the most complete module lacks, in words."""
     for names in modules.values():
         if "quadratic" in names or "linear" in names:
             lacking = next(name for name in GRAPH if name not in names)

@@ -1,8 +1,8 @@
-"""The kinds of variable a side of the graph can be made of: `kind` says what they have in common, a file has each.
+"""The kinds of variables of a side: `kind` defines their common interface, and each kind has a file.
 
 AIS and mAIS need a log-normaliser and a draw given fields; along the path P_k only the fields change. Bases and
-thermodynamics also ask for the first two derivatives of the log-normaliser, the mean and its response to a change of
-the fields. Read `kind` first, then `two_state`.
+thermodynamics also need the first two derivatives of the log-normaliser: the mean, and its response to a change of the
+fields. The package may import `checks` and the lowest layer only. Read `kind` first, then `two_state`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from .two_state import TwoState as TwoState
 def parse_units(
     word: object, features: int, precision: Array | Sequence[float] | None = None, argument: str = "units"
 ) -> Units:
-    """Return the kind that `word` names for a side of this many features, or raise a ValueError.
+    """Return the kind named by `word` for a side of this many features, or raise a ValueError.
 
-    `word` is ``spin``, ``binary``, ``categorical:q`` (or ``categorical:q1,q2,…``) or ``gaussian``, to which
-    alone `precision` belongs.
+    `word` is ``spin``, ``binary``, ``categorical:q`` (or ``categorical:q1,q2,…``) or ``gaussian``; only the last one
+    takes a `precision`.
     """
     if isinstance(word, Units):
         return word

@@ -15,8 +15,8 @@ from .kind import Units
 class Categorical(Units):
     """Variables with `sizes` states each (one number for all, or one per variable), as one-hot features.
 
-    Features are ordered by variable, then by state; with a field and a weight for every feature this is
-    the paper's general discrete bipartite energy (eq. bipartite_energy_k).
+    Features are ordered by variable, then by state. With a field and a weight for every feature this is the paper's
+    general discrete bipartite energy (eq. bipartite_energy_k).
     """
 
     sizes: int | tuple[int, ...]
@@ -63,7 +63,7 @@ class Categorical(Units):
     def take(self, variables: NDArray[np.int64]) -> Categorical:
         if isinstance(self.sizes, int):
             return self
-        return Categorical(tuple(self.sizes[i] for i in variables) or 2)  # of no variables: any number will do
+        return Categorical(tuple(self.sizes[i] for i in variables) or 2)  # A side without variables may have any size.
 
     def joined(self, other: Units, features: tuple[int, int], order: NDArray[np.int64]) -> Categorical:
         assert isinstance(other, Categorical)
@@ -81,16 +81,16 @@ class Categorical(Units):
         return (top + np.log(np.add.reduceat(weights, starts, axis=1))).sum(axis=1)
 
     def draw(self, fields: Array, uniforms: Array) -> Array:
-        """Invert the cumulative distribution of each variable: the first state whose sum exceeds u."""
+        """Draw by inversion: the first state of each variable whose cumulative probability exceeds u."""
         starts, owners, _, weights = self._weights(fields)
         below = np.cumsum(weights, axis=1)
         before = below[:, starts] - weights[:, starts]
         total = np.add.reduceat(weights, starts, axis=1)
         passed = below - before[:, owners] > (uniforms * total)[:, owners]
-        # one-hot: passed here, and not yet at the state before it of the same variable
+        # A state is drawn if its cumulative sum exceeds u and that of the state before it does not.
         one_hot = passed.astype(np.float64)
         one_hot[:, 1:] -= passed[:, :-1] & (owners[1:] == owners[:-1])
-        # rounding may leave a variable without any state passed: then it is the last one
+        # Rounding may leave a variable without a state; then its last state is drawn.
         missed = np.add.reduceat(one_hot, starts, axis=1) == 0
         if missed.any():
             ends = np.append(starts[1:], fields.shape[1]) - 1

@@ -16,7 +16,7 @@ from .kind import Units
 
 @dataclass(frozen=True)
 class Gaussian(Units):
-    """A real variable x with precision γ: −½γx² joins the exponent, so that x has mean field/γ."""
+    """A real variable x with precision γ, which adds −½γx² to the exponent, so that the mean of x is field/γ."""
 
     precision: tuple[float, ...]
 
@@ -40,7 +40,7 @@ class Gaussian(Units):
         return {"precision": self.gamma}
 
     def __reduce__(self) -> tuple[type[Gaussian], tuple[tuple[float, ...]]]:
-        """Copies make their array anew: one from a pickle could be written to."""
+        """Build copies and unpickled values anew, since an unpickled array would be writable."""
         return Gaussian, (self.precision,)
 
     def take(self, variables: NDArray[np.int64]) -> Gaussian:

@@ -1,8 +1,8 @@
-"""Rectified units: real variables whose law is a piece of a normal one on either side of zero.
+"""Rectified units: real variables whose distribution is a part of a normal distribution on either side of zero.
 
-A side is described by α = −a/√γ, where a is the slope of −E at zero, away from zero: with x ≥ 0 in units of 1/√γ the
-density is exp(−αx − x²/2). Everything follows from erfcx and from the continued fraction of the normal tail, which
-keep their digits for α of any size.
+A side of zero is described by α = −a/√γ, where a is the slope of −E at zero in the direction away from zero. With
+x ≥ 0 in units of 1/√γ the density is exp(−αx − x²/2). Log-normalisers and moments are computed from erfcx and from the
+continued fraction of the normal tail, which are accurate for any α.
 """
 
 from __future__ import annotations
@@ -20,10 +20,15 @@ from scipy.special import erfcx, expit, log_ndtr, ndtr, ndtri
 from ...checks import Array, frozen, real_array, shown
 from .kind import Units
 
-_FAR = 4.0  # α from which the continued fraction is used,
-_TERMS = 60  # and its terms: beyond them it changes by less than 1e-16.
-_NEWTON = 4  # Steps of the method of Newton that find a draw to all digits.
+# Least α at which the continued fraction is used.
+_FAR = 4.0
+# Number of terms of the continued fraction; more terms change it by less than 1e-16.
+_TERMS = 60
+# Number of steps of Newton's method after which a draw is accurate to machine precision.
+_NEWTON = 4
+# Number of bisections that find fields from means.
 _BISECTIONS = 200
+# √(2/π), the factor between 1/erfcx and the hazard of the normal tail.
 _SCALE_OF_TAIL = math.sqrt(2.0 / math.pi)
 
 
@@ -31,8 +36,8 @@ _SCALE_OF_TAIL = math.sqrt(2.0 / math.pi)
 class Rectified(Units):
     """A real variable h that adds −γ₊h²/2 + θ₊h to the exponent for h ≥ 0, and −γ₋h²/2 + θ₋h for h < 0.
 
-    Each parameter is one number for all variables or one per variable. γ₋ = ∞ leaves no negative side: a ReLU. The
-    field of a variable is added to both θ.
+    Each parameter is one number for all variables or one per variable. With γ₋ = ∞ there is no negative side, and the
+    unit is a ReLU. The field of a variable is added to both θ.
     """
 
     gamma_plus: tuple[float, ...]
@@ -67,7 +72,7 @@ class Rectified(Units):
         return first, second, third, fourth
 
     def __reduce__(self) -> tuple[type[Rectified], tuple[tuple[float, ...], ...]]:
-        """Copies make their arrays anew: those from a pickle could be written to."""
+        """Build copies and unpickled values anew, since unpickled arrays would be writable."""
         return Rectified, (self.gamma_plus, self.gamma_minus, self.theta_plus, self.theta_minus)
 
     @property
@@ -100,7 +105,7 @@ class Rectified(Units):
         return np.asarray(np.logaddexp(plus.log_z, minus.log_z).sum(axis=1))
 
     def draw(self, fields: Array, uniforms: Array) -> Array:
-        """Invert the distribution function: the negative side comes first."""
+        """Draw by inversion of the cumulative distribution, which starts with the negative side."""
         plus, minus = self._sides(fields)
         is_minus = uniforms < expit(minus.log_z - plus.log_z)
         gap = np.where(is_minus, plus.log_z - minus.log_z, minus.log_z - plus.log_z)
@@ -121,7 +126,7 @@ class Rectified(Units):
         return np.asarray((p * spread_up + q * spread_down + p * q * (up + down) ** 2) * change)
 
     def fields_of(self, mean: Array) -> Array:
-        """Return the fields with these means by bisection; −∞ where no unit has so small a mean."""
+        """Return the fields with these means, by bisection; −∞ for means that no field gives."""
         mean = np.asarray(mean, dtype=np.float64)
         rows = np.atleast_2d(mean)
         low, high = (np.full(rows.shape, sign) for sign in (-1.0, 1.0))
@@ -167,7 +172,8 @@ class Rectified(Units):
 
 
 PARAMETERS = "gamma_plus", "gamma_minus", "theta_plus", "theta_minus"
-RECTIFIED = "relu", "drelu"  # The names of the kinds in files.
+# The names of the kinds in files.
+RECTIFIED = "relu", "drelu"
 
 
 def ReLU(gamma: ArrayLike = 1.0) -> Rectified:
@@ -205,7 +211,7 @@ def _tuple(x: Array | Sequence[float]) -> tuple[float, ...]:
 
 
 class _Side(NamedTuple):
-    """One side of zero, |h| ≥ 0: the logarithm of its integral, α and 1/√γ."""
+    """One side of zero, |h| ≥ 0, given by the logarithm of its integral, α and 1/√γ."""
 
     log_z: Array
     alpha: Array
@@ -213,7 +219,7 @@ class _Side(NamedTuple):
 
 
 def _side(slope: Array, gamma: Array) -> _Side:
-    """Return ln ∫₀^∞ exp(slope·h − γh²/2) dh, and what its density is like."""
+    """Return ln ∫₀^∞ exp(slope·h − γh²/2) dh with the α and the width of the density."""
     with np.errstate(divide="ignore"):
         width = 1.0 / np.sqrt(gamma)
         alpha = -slope * width
@@ -233,7 +239,7 @@ def _moments(side: _Side) -> tuple[Array, Array]:
 
 
 def log_erfcx(alpha: Array) -> Array:
-    """Return ln erfcx(α/√2): what the tail of a normal law beyond α is, but for exp(−α²/2)/2."""
+    """Return ln erfcx(α/√2); the tail of the normal distribution beyond α is exp(−α²/2)/2 times erfcx(α/√2)."""
     tail, body = np.maximum(alpha, 0.0), np.minimum(alpha, 0.0)
     near_one = 0.5 * body * body + math.log(2.0) + log_ndtr(-body)
     return np.where(alpha > 0.0, np.log(erfcx(tail / math.sqrt(2.0))), near_one)
@@ -248,7 +254,7 @@ def _tail_fraction(alpha: Array) -> tuple[Array, Array]:
 
 
 def quantile(alpha: Array, t: Array) -> Array:
-    """Return the x ≥ 0 beyond which a density exp(−αx − x²/2) has the share e^−t of what it has beyond 0."""
+    """Return the x ≥ 0 beyond which the density exp(−αx − x²/2) has the fraction e^−t of its integral beyond 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         body = np.minimum(alpha, 0.0)
         from_body = -ndtri(np.exp(-t) * ndtr(-body)) - body

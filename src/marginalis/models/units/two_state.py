@@ -15,8 +15,8 @@ from .kind import Units
 class TwoState(Units):
     """A variable with two values, offset ± scale: spins are 0 ± 1, binaries ½ ± ½.
 
-    In terms of the spin s = (x − offset)/scale the field on s is scale·field, and offset·field is a
-    constant: all that the fast engine has to know to treat every such side as spins.
+    In terms of the spin s = (x − offset)/scale the field on s is scale·field, and offset·field is a constant. The fast
+    engines treat every such side as spins in this way.
     """
 
     name: str
@@ -44,7 +44,7 @@ class TwoState(Units):
         return (self.offset * fields + a + np.log1p(np.exp(-2.0 * a))).sum(axis=1)
 
     def draw(self, fields: Array, uniforms: Array) -> Array:
-        """Take the likelier value, and the other one where u < e/(1+e) with e = exp(−2|scale·field|)."""
+        """Draw the less probable value if u < e/(1+e) with e = exp(−2|scale·field|), else the more probable one."""
         a = self.scale * fields
         e = np.exp(-2.0 * np.abs(a))
         likelier = np.copysign(1.0, a)
