@@ -1,4 +1,11 @@
-"""Exact ln Z: one method a file, `choice` takes the cheapest that fits the model."""
+"""Exact ln Z of models that are small, sparse, planar, layered or Gaussian.
+
+Each method has a file of its own: `enumeration`, `layers`, `transfer`, `elimination`, `contraction`, `counting`,
+`planar`, `pfaffian`, `kaufman` and `gaussian`. `ways` predicts the time of each method for a model, and `choice`
+(`exact_log_z`) runs the cheapest one that applies. `sampling` draws exact samples by the same methods. The package may
+import the models and the layers below them; paths, running, planning and answers import it. Read `choice` first, then
+`ways`.
+"""
 
 from .choice import METHODS as METHODS
 from .choice import ExactLogZ as ExactLogZ

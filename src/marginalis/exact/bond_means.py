@@ -1,9 +1,9 @@
 """Mean products of neighbouring spins on a sphere or a torus, from the inverse of the matrix of the Pfaffian.
 
-∂ ln Pf A / ∂A_ij = (A⁻¹)_ji, so that the bond of an edge, which stands for no domain wall, is there with probability
-A_ij (A⁻¹)_ji. The entries of the inverse that this takes follow from those of the sites that are eliminated later, by
-going back through the elimination. On a torus the four inverses count in proportion to their Pfaffians; as everything
-before the edges of the cuts is linear in them, they are averaged there.
+Since ∂ ln Pf A / ∂A_ij = (A⁻¹)_ji, the bond of an edge, which stands for no domain wall, is occupied with probability
+A_ij (A⁻¹)_ji. The required entries of the inverse follow from those of the sites eliminated later, by going back
+through the elimination. On a torus the four inverses are weighted by their Pfaffians. All earlier steps are linear in
+them, so the inverses are averaged once the edges of the cuts are treated.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _AGREE = 1e-10  # Largest difference of the probabilities in two computations.
 
 
 def bond_means(drawing: Drawing, couplings: Array) -> Array:
-    """Return ⟨s_i s_j⟩ for the edges of the model, good to 1e-9.
+    """Return ⟨s_i s_j⟩ for the edges of the model, accurate to 1e-9.
 
-    Computed twice, as ln Z is. Raises a ValueError where double precision is not enough.
+    The means are computed twice, as ln Z is. Raises a ValueError if double precision is not enough.
     """
     tree = dissect(drawing.positions)
     j = np.zeros(len(drawing.edges))
@@ -37,7 +37,7 @@ def bond_means(drawing: Drawing, couplings: Array) -> Array:
 
 
 def _no_wall(drawing: Drawing, tree: Dissection, j: Array, variant: int) -> Array:
-    """Return the probability that the ends of each edge are equal; NaN where a pivot is too small."""
+    """Return the probability that the ends of each edge are equal, or NaN if a pivot is too small."""
     bonds, walls = weights_of(j, variant)
     begun, part = faces_joined(drawing, tree, bonds, walls, 1, THRESHOLDS[variant], keeps=True)
     assert begun.fronts is not None
@@ -49,7 +49,8 @@ def _no_wall(drawing: Drawing, tree: Dissection, j: Array, variant: int) -> Arra
     top = max(x.exponent for x in products if x is not None)
     shares = [x.mantissa * Fraction(2) ** max(x.exponent - top, -2000) for x in products if x is not None]
     total, size = sum(shares), sum(abs(x) for x in shares)
-    if total <= 0 or math.sqrt(len(j)) * 2.0**-52 * float(size / total) > _AGREE:  # they cancel
+    # The Pfaffians cancel, and too few digits are left.
+    if total <= 0 or math.sqrt(len(j)) * 2.0**-52 * float(size / total) > _AGREE:
         return np.full(len(j), np.nan)
     left = np.zeros((len(part.sites),) * 2)
     for share, (way, _) in zip(shares, sectors, strict=True):
@@ -69,9 +70,9 @@ def _no_wall(drawing: Drawing, tree: Dissection, j: Array, variant: int) -> Arra
 
 
 def _back(front: Front, left: Array, step: Elimination, probability: Array) -> tuple[Array, Array]:
-    """Return the inverse on the sites of both parts of a join, given that on the sites which it leaves.
+    """Return the inverse on the sites of both parts of a join, from the inverse on the remaining sites.
 
-    The probabilities of the edges both ends of which are there are filled in.
+    The probabilities of the edges with both ends in these parts are written to `probability`.
     """
     gone, n = len(front.rows), len(front.sites)
     inverse = np.zeros((n, n))

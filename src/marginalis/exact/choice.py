@@ -1,4 +1,4 @@
-"""Exact ln Z: the cheapest method that fits the model, or the one that is asked for."""
+"""Exact ln Z by the cheapest method that applies to the model, or by a given one."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from .ways import EPS, PROMISED, SEARCHING, SOON, WAYS, ExactMethod, enumeration
 
 METHODS = ("auto", *WAYS, "counting")
 
-_INSTANT = 1e-3  # Seconds below which a length of time is not given as a number.
-_MANY = 1000  # variables without couplings that are summed apart, as a method would take them one by one
+_INSTANT = 1e-3  # Durations below this many seconds are described without a number.
+_MANY = 1000  # With more isolated variables than this, they are summed separately; methods would sum them one by one.
 
 
 class ModelTooLarge(ValueError):
-    """The exact sum would take too long; the message says how large it is and how long it would take."""
+    """Raised if the exact sum would take too long; the message gives its size and the time it would take."""
 
 
 class ExactLogZ(float):
-    """ln Z as a float that knows the `method` it comes from, `how` in words, and the `seconds` it took."""
+    """ln Z as a float with its `method`, a description of it in words (`how`), and the `seconds` it took."""
 
     method: str
     seconds: float
@@ -57,18 +57,18 @@ def exact_log_z(
     engine: str = "auto",
     device: int | None = None,
 ) -> ExactLogZ:
-    """Return the exact ln Z, with the attribute ``method`` that says how it was found.
+    """Return the exact ln Z; its attribute ``method`` is the name of the method used.
 
-    `model` is anything that `as_model` takes, or a `FactorModel`, which is summed by elimination or counting.
+    `model` is anything that `as_model` accepts, or a `FactorModel`, which is summed by elimination or counting.
 
     ``"auto"`` takes the cheapest of the methods that apply:
 
-    - ``"enumeration"``: sum over all states of the smaller side, the other side summed out in closed form; on a graph
-      that is not bipartite, over those of the visible variables;
+    - ``"enumeration"``: sum over all states of the smaller side, with the other side summed out in closed form; on a
+      graph that is not bipartite, the sum is over the states of the visible variables;
     - ``"layers"``: a deep Boltzmann machine layer by layer;
     - ``"transfer"``: a two-dimensional lattice, square or triangular, site by site, any couplings and fields;
-    - ``"elimination"``: variables of a sparse graph one by one, along an order of low width, in slices if the tables
-      would not fit the memory;
+    - ``"elimination"``: variables of a sparse graph one by one, in an order of low width, and in slices if the tables
+      would not fit in memory;
     - ``"counting"``: solutions of a network with many zeros, by weighted model counting (extra ``networks``);
     - ``"kac-ward"``: an open square lattice without fields, by a determinant;
     - ``"pfaffian"``: square and triangular lattices, open or periodic, any couplings, no fields;
@@ -78,7 +78,7 @@ def exact_log_z(
 
     ``engine="cuda"`` enumerates on a GPU, by default the first.
 
-    Raises `ModelTooLarge` when none would finish within `max_seconds`.
+    Raises `ModelTooLarge` if no method would finish within `max_seconds`.
     """
     found = predicted(model, method=method, threads=threads, max_seconds=max_seconds, engine=engine, device=device)
     return found.run(progress)
@@ -86,16 +86,16 @@ def exact_log_z(
 
 @dataclass(frozen=True)
 class Prediction:
-    """The exact methods that fit a model and a limit of time, cheapest first, before any of them is run."""
+    """The exact methods that apply to a model within a time limit, cheapest first, before any of them is run."""
 
     ways: list[tuple[str, ExactMethod]]
     offset: float
     threads: int
-    begun: float  # When the search for the methods began, as `time.perf_counter` tells it.
+    begun: float  # Start of the search for methods, from `time.perf_counter`.
 
     @property
     def seconds(self) -> float:
-        """Time that the cheapest method is predicted to take."""
+        """Predicted time of the cheapest method, in seconds."""
         return self.ways[0][1].seconds
 
     @property
@@ -104,7 +104,7 @@ class Prediction:
         return self.ways[0][1].in_words
 
     def run(self, progress: bool | Tick = False) -> ExactLogZ:
-        """Return ln Z by the first method that can vouch for its accuracy, or raise the error of the last one."""
+        """Return ln Z by the first method that is accurate enough, or raise the error of the last one."""
         for k, (name, way) in enumerate(self.ways):
             try:
                 with ticker(progress, f"exact, {name}") as tick:
@@ -115,7 +115,7 @@ class Prediction:
                 if k == len(self.ways) - 1:
                     raise ModelTooLarge(str(error)) from None
                 continue
-            except ValueError:  # a method may find that it cannot vouch for its accuracy: on to the next
+            except ValueError:  # This method is not accurate enough here, so the next one is tried.
                 if k == len(self.ways) - 1:
                     raise
                 continue
@@ -132,7 +132,7 @@ def predicted(
     engine: str = "auto",
     device: int | None = None,
 ) -> Prediction:
-    """Return how `exact_log_z` would sum a model and how long that would take, or raise its error."""
+    """Return the methods `exact_log_z` would try for a model, with their predicted times, or raise its error."""
     one_of(engine, ("auto", "cuda"), "engine")
     begun = time.perf_counter()
     model = as_summable(model)
@@ -158,7 +158,7 @@ def _on_gpu(model: MRF | FactorModel, method: str, device: int | None, max_secon
 
 
 def as_summable(model: Any) -> MRF | FactorModel:
-    """Return a model of pairs if it is one, otherwise its factors without impossible states."""
+    """Return the model as an `MRF` if all its factors are pairwise, otherwise as factors without impossible states."""
     model = as_factors(model)
     if isinstance(model, FactorModel):
         model = model.given()
@@ -167,11 +167,11 @@ def as_summable(model: Any) -> MRF | FactorModel:
 
 
 def _vouched(way: ExactMethod, offset: float, threads: int, tick: Tick) -> float:
-    """Return what a way finds, plus the offset, or raise a ValueError if rounding may have spoiled it."""
-    with np.errstate(over="ignore", invalid="ignore"):  # an overflow is no warning but an error, below
+    """Return ln Z by a method, plus the offset, or raise a ValueError if rounding errors may be too large."""
+    with np.errstate(over="ignore", invalid="ignore"):  # An overflow raises an error below instead of a warning.
         try:
             found = way.run(threads, tick)
-        except OverflowError:  # what fsum makes of it
+        except OverflowError:  # `math.fsum` raises this on an overflow.
             found = math.inf
         value = float(offset + found)
         error = EPS * (way.adds(found) + abs(offset))
@@ -195,7 +195,7 @@ def cheapest(
 def _applicable(
     model: MRF | FactorModel, method: str, threads: int, max_seconds: float
 ) -> list[tuple[str, ExactMethod]]:
-    """Return the methods that apply and fit the time, cheapest first; at least one, or raise."""
+    """Return the methods that apply and finish in time, cheapest first; raise an error if there is none."""
     one_of(method, METHODS, "method")
     limit = real_number(max_seconds, "max_seconds")
     if method == "auto" and isinstance(model, MRF):
@@ -209,7 +209,7 @@ def _applicable(
     else:
         for name in names:
             if name not in WAYS:
-                continue  # for models of factors only
+                continue  # This method is for models of factors only.
             if name in SEARCHING:
                 search = max(SOON, SEARCHING[name] * model.n_edges)
                 if any(way.seconds < search and way.is_sure for _, way in found):
@@ -238,7 +238,7 @@ def _applicable(
 
 
 def _no_surface(model: MRF | FactorModel, found: list[tuple[str, ExactMethod]]) -> str:
-    """Return a remark on a sparse graph of two-state units that Pfaffians do not apply to."""
+    """Return a remark for the message if Pfaffians do not apply to a sparse graph of two-state units."""
     if not isinstance(model, MRF) or any(name in ("pfaffian", "planar") for name, _ in found):
         return ""
     if model.spin_form is None or not is_sparse_enough(model):
@@ -248,7 +248,7 @@ def _no_surface(model: MRF | FactorModel, found: list[tuple[str, ExactMethod]]) 
 
 
 def _without_isolated(model: MRF, threads: int, max_seconds: float) -> list[tuple[str, ExactMethod]] | None:
-    """Return the ways for a model with many isolated variables, which are summed at once; None for other models."""
+    """Return the methods for a model with many isolated variables, which are summed at once; None for other models."""
     if not model.is_sparse or model.n_variables <= _MANY:
         return None
     alone = isolated(model)
@@ -262,7 +262,7 @@ def _without_isolated(model: MRF, threads: int, max_seconds: float) -> list[tupl
 
 
 def _plus(way: ExactMethod, value: float, size: float) -> ExactMethod:
-    """Return a way that adds a value, of terms of this size, to what another one finds."""
+    """Return a method that adds a value, itself a sum of terms of total size `size`, to the result of another one."""
     return ExactMethod(
         way.seconds,
         way.size,
@@ -272,7 +272,7 @@ def _plus(way: ExactMethod, value: float, size: float) -> ExactMethod:
 
 
 def soon(model: MRF, threads: int, seconds: float) -> float | None:
-    """Return ln Z if a method is at hand that takes so long at most; no time is spent on looking for one."""
+    """Return ln Z if a method takes at most this many seconds; methods that need a search are not tried."""
     for name, make in WAYS.items():
         if name in ("kac-ward", "pfaffian", *SEARCHING) or (model.is_sparse and model.n_variables > _MANY):
             continue
@@ -280,13 +280,13 @@ def soon(model: MRF, threads: int, seconds: float) -> float | None:
         if way is not None and way.seconds <= seconds:
             try:
                 return _vouched(way, model.natural.offset, threads, lambda fraction: None)
-            except ValueError:  # it cannot vouch for its accuracy
+            except ValueError:  # The method is not accurate enough here.
                 continue
     return None
 
 
 def eliminate(model: MRF) -> float | None:
-    """Return ln Z by elimination, offset left out, or None if a side is not discrete."""
+    """Return ln Z by elimination, without the offset, or None if a side is not discrete."""
     way = WAYS["elimination"](model, 1)
     if way is None or way.seconds > 100 * SOON + 1e-4 * model.n_variables:
         return None
@@ -294,7 +294,7 @@ def eliminate(model: MRF) -> float | None:
 
 
 def _by_parts(model: MRF, threads: int, max_seconds: float) -> ExactMethod | None:
-    """Sum each connected part by its own cheapest method."""
+    """Return the method that sums each connected part by the cheapest method for that part."""
     count = model.connected_parts[2]
     if count < 2:
         return None
@@ -311,7 +311,7 @@ def _by_parts(model: MRF, threads: int, max_seconds: float) -> ExactMethod | Non
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time in words."""
+    """Return a duration in words."""
     if seconds > 1e15:
         return "longer than the age of the universe"
     for unit, size in (("years", 31557600.0), ("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):

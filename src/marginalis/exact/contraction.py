@@ -1,9 +1,9 @@
-"""Contraction of a network of tables along an order of elimination, with time and memory known before.
+"""Contraction of a network of tables along an order of elimination, with time and memory known in advance.
 
-Every variable is summed out of the product of the tables that it is in. The sum is done in blocks that stay in the
-cache, so that nothing of the size of the product is ever stored, only the message. Tables are kept as plain numbers as
-long as their products cannot leave the range of floating point, as logarithms otherwise. Where the messages would take
-more memory than there is, some variables are conditioned on: the network is contracted for each of their states.
+Every variable is summed out of the product of the tables that contain it. The sum is computed in blocks that stay in
+the cache, so only the message is stored, never the product. Tables are stored as plain numbers as long as their
+products cannot leave the range of floating point, otherwise as logarithms. If the messages would need too much memory,
+some variables are conditioned on: the network is contracted once for each of their states (a slice).
 """
 
 from __future__ import annotations
@@ -21,32 +21,33 @@ from .contraction_kernel import log_blocks, plain_blocks
 
 Factor = tuple[tuple[int, ...], Array]
 
-_RANGE = 650.0  # Products whose logarithms span less than this cannot underflow where it matters.
-_BLOCK = 1 << 11  # Entries of a block of a message, at least, where the message has as many.
-_MOST_INPUTS = 4  # Tables that one sum multiplies; smaller ones are multiplied before.
-_AT_ONCE = 1 << 22  # Entries between two looks at interrupts.
-_SECONDS_PER_ENTRY = 1.6e-9  # Of one thread, for an entry of the product of all tables of a variable.
-_SECONDS_PER_STEP = 3e-4  # Of a small table.
-_SECONDS_PER_BYTE = 2e-9  # Of memory that is touched for the first time, which virtual machines are slow at.
-_LESS_MEMORY = (1.0, 0.25, 1.0 / 16.0, 1.0 / 64.0)  # Fractions of the memory that is needed without slices.
-_SLICED = 12  # Variables that are tried as the next one to condition on.
-_WORTH = 2.0**29  # Bytes from which on less memory is looked for.
+_RANGE = 650.0  # Products whose logarithms span less than this have no underflow that matters.
+_BLOCK = 1 << 11  # Smallest number of entries of a block, if the message has that many.
+_MOST_INPUTS = 4  # Most tables that one sum multiplies; if there are more, the small ones are multiplied first.
+_AT_ONCE = 1 << 22  # Number of entries between two checks for interrupts.
+_SECONDS_PER_ENTRY = 1.6e-9  # Seconds of one thread per entry of the product of all tables of a variable.
+_SECONDS_PER_STEP = 3e-4  # Seconds to sum out one variable with small tables.
+_SECONDS_PER_BYTE = 2e-9  # Seconds per byte of memory used for the first time, which is slow on virtual machines.
+# Memory limits that are tried, as fractions of the memory needed without slices.
+_LESS_MEMORY = (1.0, 0.25, 1.0 / 16.0, 1.0 / 64.0)
+_SLICED = 12  # Number of variables that are tried as the next one to condition on.
+_WORTH = 2.0**29  # Smaller memory limits are tried only if more bytes than this are needed.
 _MOST_SLICES = 1 << 14
 
 
 class Contraction(NamedTuple):
-    """How a network is contracted, and what that takes; `sliced` are the variables that are conditioned on."""
+    """The plan of a contraction, with its time and memory; `sliced` are the variables that are conditioned on."""
 
     order: list[int]
     sliced: tuple[int, ...]
     slices: int
-    entries: float  # of all products, over all slices
-    largest: float  # of a message
-    bytes: float  # of all tables that exist at the same time
+    entries: float  # Entries of all products, over all slices.
+    largest: float  # Entries of the largest message.
+    bytes: float  # Bytes of all tables that exist at the same time.
 
     @property
     def seconds(self) -> float:
-        """About how long it takes on one thread."""
+        """Approximate time on one thread."""
         steps = self.slices * len(self.order) * _SECONDS_PER_STEP
         return self.entries * _SECONDS_PER_ENTRY + steps + self.bytes * _SECONDS_PER_BYTE
 
@@ -58,10 +59,10 @@ def plan_contraction(
     memory: float,
     max_seconds: float = math.inf,
 ) -> Contraction | None:
-    """Return how to contract along an order within a memory in bytes, or None if that takes too many slices.
+    """Return a plan along an order with a memory limit in bytes, or None if that takes too many slices.
 
-    Slices that need less memory are taken if they are faster. No slices are looked for if the contraction takes more
-    than `max_seconds` without any.
+    Slices that need less memory are used if they are faster. No slices are tried if the contraction without any takes
+    longer than `max_seconds`.
     """
     entries, largest, needed, _ = _simulated(cards, scopes, order, set())
     whole = Contraction(list(order), (), 1, entries, largest, needed)
@@ -75,7 +76,7 @@ def plan_contraction(
 def _plan_within(
     cards: Sequence[int], scopes: Sequence[Sequence[int]], order: Sequence[int], memory: float
 ) -> Contraction | None:
-    """Return the contraction that conditions on as few variables as the memory allows."""
+    """Return the contraction within the memory that conditions on few variables."""
     sliced: list[int] = []
     slices = 1
     while True:
@@ -100,7 +101,7 @@ def _plan_within(
 def _simulated(
     cards: Sequence[int], scopes: Sequence[Sequence[int]], order: Sequence[int], without: set[int]
 ) -> tuple[float, float, float, set[int]]:
-    """Return entries of all products, of the largest message, bytes at the worst moment, and the widest scope."""
+    """Return the entries of all products and of the largest message, the peak memory in bytes, and the widest scope."""
     rank = {v: k for k, v in enumerate(order)}
     waiting: dict[int, list[tuple[set[int], float]]] = {v: [] for v in order}
     live = 0.0
@@ -130,13 +131,13 @@ def _simulated(
 
 
 class _Buffers:
-    """Memory of tables that are no longer needed, for the next ones: fresh memory takes longer than a sum in it."""
+    """Memory of tables that are no longer needed, reused because allocating memory takes longer than summing."""
 
     def __init__(self, most: float) -> None:
         self._most, self._live, self._free = most, 0, [np.empty(0)]
 
     def take(self, size: int) -> Array:
-        """Return memory for a table."""
+        """Return a buffer for a table."""
         fitting = [k for k, held in enumerate(self._free) if size <= held.size <= 4 * size]
         if fitting:
             return self._free.pop(min(fitting, key=lambda k: self._free[k].size))
@@ -147,13 +148,13 @@ class _Buffers:
         return np.empty(size)
 
     def give(self, memory: Array | None) -> None:
-        """Take the memory of a table back."""
+        """Return the buffer of a table for reuse."""
         if memory is not None:
             self._free.append(memory)
 
 
 class _Table:
-    """A table over variables in order of elimination: plain numbers, or their logarithms, between two bounds."""
+    """A table over variables in order of elimination: numbers or their logarithms, with bounds on the logarithms."""
 
     def __init__(
         self,
@@ -168,21 +169,21 @@ class _Table:
         self.memory = memory
 
     def as_log(self) -> None:
-        """Turn plain numbers into logarithms."""
+        """Convert plain numbers to logarithms."""
         if not self.is_log:
             with np.errstate(divide="ignore"):
                 np.log(self.values, out=self.values)
             self.is_log = True
 
     def as_plain(self) -> None:
-        """Turn logarithms into plain numbers; their bounds must allow that."""
+        """Convert logarithms to plain numbers; their bounds must allow that."""
         if self.is_log:
             np.exp(self.values, out=self.values)
             self.is_log = False
 
 
 def contract(cards: Sequence[int], factors: Sequence[Factor], plan: Contraction, threads: int, tick: Tick) -> float:
-    """Return ln of the sum over all states of exp of the sum of the tables; −∞ if there is none."""
+    """Return ln of the sum over all states of exp of the sum of the tables, or −∞ if no state is possible."""
     values = []
     buffers = _Buffers(plan.bytes)
     for k, states in enumerate(product(*(range(cards[v]) for v in plan.sliced))):
@@ -216,7 +217,7 @@ def _contract(
 
     for scope, values in factors:
         axes = np.argsort([rank[v] for v in scope]).tolist()
-        logs = np.array(values.transpose(axes), dtype=float, order="C")  # a copy, which may be changed
+        logs = np.array(values.transpose(axes), dtype=float, order="C")  # This is a copy, which may be changed.
         finite = logs[np.isfinite(logs)]
         if not finite.size:
             return -math.inf
@@ -241,7 +242,7 @@ def _contract(
 def _summed(
     cards: Sequence[int], v: int, inputs: list[_Table], rank: dict[int, int], buffers: _Buffers, threads: int
 ) -> tuple[_Table, float]:
-    """Return the message of a variable, its largest entry about one, and ln of what was divided out."""
+    """Return the message of a variable, scaled to a largest entry of about one, and ln of the scale."""
     high = math.fsum(table.high for table in inputs)
     plain = high - math.fsum(table.low for table in inputs) + math.log(cards[v]) <= _RANGE
     for table in inputs:
@@ -300,7 +301,7 @@ def _summed(
 
 
 def _inner(shape: list[int]) -> tuple[int, int]:
-    """Return how many of the last axes make a block, and its entries."""
+    """Return the number of last axes that form a block, and the entries of a block."""
     inner, block = 0, 1
     while inner < len(shape) and block < _BLOCK:
         inner += 1

@@ -1,4 +1,4 @@
-"""The kernels of `contraction`: sums over one variable of a product of tables, block by block."""
+"""Kernels of `contraction`: sums of a product of tables over one variable, block by block."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..simd.cache import kernel
 
 @kernel()
 def _start(block, sizes, strides, at):
-    """Write the first entries of the tables that a block needs."""
+    """Write the index of the first entry that a block needs in each table."""
     for k in range(at.shape[0]):
         at[k] = 0
     rest = block
@@ -22,7 +22,7 @@ def _start(block, sizes, strides, at):
             at[k] += digit * strides[k, axis]
 
 
-_FAST = {"nnan", "nsz", "contract", "reassoc"}  # Infinite logarithms occur, numbers that are none do not.
+_FAST = {"nnan", "nsz", "contract", "reassoc"}  # Infinite logarithms occur, but NaN does not.
 
 
 @kernel(fastmath=_FAST)
@@ -59,12 +59,12 @@ def _plus(table, kind, first, offsets, values):
 
 @kernel(fastmath=_FAST)
 def plain_blocks(a, b, c, d, kinds, strides, offsets, step, sizes, card, scale, start, stop, out, found):
-    """Sum products of plain numbers; `found` gets ln of the smallest positive entry and of the largest."""
+    """Sum products of plain numbers; ln of the smallest positive and of the largest entry is written to `found`."""
     size = offsets.shape[1]
     at = np.zeros(4, np.int64)
     values = np.empty(size)
     factor = math.exp(scale)
-    bits = out.view(np.uint64)  # Positive numbers are in the order of their bits, and 0 − 1 is the largest of all.
+    bits = out.view(np.uint64)  # Positive doubles are ordered as their bits, and 0 − 1 wraps to the largest integer.
     least = np.uint64(0xFFFFFFFFFFFFFFFF)
     most = np.uint64(0)
     for block in range(start, stop):
@@ -101,7 +101,7 @@ def plain_blocks(a, b, c, d, kinds, strides, offsets, step, sizes, card, scale, 
 
 @kernel(fastmath=_FAST)
 def log_blocks(a, b, c, d, kinds, strides, offsets, step, sizes, card, scale, start, stop, out, found):
-    """Sum products of numbers given by their logarithms; `found` gets the smallest finite and the largest result."""
+    """Sum products of numbers given as logarithms; the smallest finite and the largest result go to `found`."""
     size = offsets.shape[1]
     at = np.zeros(4, np.int64)
     terms = np.empty((card, size))

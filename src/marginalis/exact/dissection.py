@@ -1,4 +1,4 @@
-"""Nested dissection: the order in which the faces of a drawing are joined to ever larger parts."""
+"""Nested dissection: the order in which the faces of a drawing are joined to larger and larger parts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..models.units import Array
 
 
 class Dissection(NamedTuple):
-    """A binary tree over the faces, halved again and again where they are spread widest (George, 1973).
+    """A binary tree over the faces, made by repeated halving along the widest direction (George, 1973).
 
-    The faces of a subtree are consecutive in `order`; `joins` lists where the two halves of each subtree begin, after
-    those that it is made of.
+    The faces of a subtree are consecutive in `order`. For each subtree `joins` lists where its two halves begin;
+    smaller subtrees come before the larger ones that contain them.
     """
 
     order: Indices

@@ -1,7 +1,7 @@
 """Variable elimination for any discrete pairwise model on a graph of low width.
 
-Summing variables out one at a time, each sum leaving a table over the variable's neighbours (bucket
-elimination: Dechter, Artificial Intelligence 113, 41 (1999)), costs about the size of the largest table.
+Variables are summed out one at a time, and each sum leaves a table over the neighbours of the variable (bucket
+elimination: Dechter, Artificial Intelligence 113, 41 (1999)). The cost is about the size of the largest table.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from .ordering import elimination_order
 
 Array = NDArray[np.float64]
-Factor = tuple[tuple[int, ...], Array]  # the variables, in order of elimination, and the table over them
+Factor = tuple[tuple[int, ...], Array]  # The variables, in order of elimination, and the table over them.
 
 _ENTRIES_AT_ONCE = 1 << 24
-MAX_LOG2_TABLE = 27.0  # 1 GiB of float64; a table and its sum take half as much again
+MAX_LOG2_TABLE = 27.0  # log2 of the most entries of a table: 1 GiB of float64, plus half as much for its sum.
 
 
 class Conditional(NamedTuple):
-    """The law of a variable given those eliminated after it: P(x ≤ k | given) for all states k but the last.
+    """The distribution of a variable given those eliminated later: P(x ≤ k | given) for all states k but the last.
 
-    `below` has one column per state of the `given` variables, the last one changing fastest.
+    `below` has one column per state of the `given` variables, the last of which changes fastest.
     """
 
     variable: int
@@ -41,12 +41,12 @@ def eliminate_log_z(
     order: Sequence[int] | None = None,
     conditionals: list[Conditional] | None = None,
 ) -> float:
-    """Return ln Σ_x exp(Σ_i unary[i][x_i] + Σ_e tables[e][x_i, x_j]), x_i running over cards[i] states.
+    """Return ln Σ_x exp(Σ_i unary[i][x_i] + Σ_e tables[e][x_i, x_j]), with cards[i] states of x_i.
 
-    Edges may repeat, variables may be isolated, and entries may be −∞ (forbidden states). Tables are kept
-    as logarithms, each with its largest entry at zero. `order` is that of `elimination_order` by default;
-    `ValueError` if it needs a table of more than 2^27 entries. The law of each variable, in that order, is
-    added to `conditionals` if there is such a list.
+    Edges may repeat, variables may be isolated, and entries may be −∞ (forbidden states). Tables are kept as
+    logarithms, shifted to a largest entry of zero. The default `order` is that of `elimination_order`. Raises a
+    ValueError if it needs a table of more than 2^27 entries. If `conditionals` is a list, the conditional
+    distribution of each variable is appended to it, in that order.
     """
     hard = _check(cards, unary, edges, tables)
     if order is None:
@@ -65,7 +65,7 @@ def eliminate_factors(
 ) -> float:
     """Return ln Σ_x exp(Σ_a table_a[x_scope(a)]) for factors (scope, table) of any number of variables.
 
-    `hard` says whether entries may be −∞. The rest is as in `eliminate_log_z`, which trusts nobody; this one does.
+    `hard` says whether entries may be −∞. The rest is as in `eliminate_log_z`, but the arguments are not checked.
     """
     n = len(cards)
     if sorted(order) != list(range(n)):
@@ -74,7 +74,7 @@ def eliminate_factors(
     for k, v in enumerate(order):
         rank[v] = k
 
-    single = [np.zeros(card) for card in cards]  # what is known about each variable alone
+    single = [np.zeros(card) for card in cards]  # The sum of all tables over each variable alone.
     buckets: list[list[Factor]] = [[] for _ in range(n)]
     messages: list[list[Factor]] = [[] for _ in range(n)]
     constants = []
@@ -90,14 +90,14 @@ def eliminate_factors(
     for v in order:
         factors = buckets[v] + messages[v]
         buckets[v] = messages[v] = []
-        # Axes in order of elimination: v is the first, and a message keeps the axes of its factors in order.
+        # Axes are in order of elimination: v is the first, and a message keeps the order of the axes of its factors.
         rest = sorted({u for scope, _ in factors for u in scope[1:]}, key=rank.__getitem__)
         weights, largest = _weights(single[v], factors, rest, cards, hard)
         if conditionals is not None:
-            with np.errstate(invalid="ignore"):  # forbidden states have no law
+            with np.errstate(invalid="ignore"):  # Forbidden states have no conditional distribution.
                 conditionals.append(Conditional(v, rest, weights[:-1].cumsum(axis=0) / weights.sum(axis=0)))
         message, top = _log_sum(weights, largest)
-        del weights  # before the next table is made
+        del weights  # The memory is freed before the next table is made.
         message = message.reshape([cards[u] for u in rest])
         constants.append(top)
         if len(rest) == 1:
@@ -108,7 +108,7 @@ def eliminate_factors(
 
 
 def _in_order(scope: Sequence[int], table: Array, cards: Sequence[int], rank: Sequence[int]) -> Factor:
-    """Return a factor with its axes in order of elimination, variables of one state left out unless it is theirs."""
+    """Return a factor with axes in order of elimination; one-state variables are removed unless it has no other."""
     if len(scope) > 1 and any(cards[v] == 1 for v in scope):
         table = table.reshape([cards[v] for v in scope if cards[v] > 1])
         scope = [v for v in scope if cards[v] > 1]
@@ -117,7 +117,7 @@ def _in_order(scope: Sequence[int], table: Array, cards: Sequence[int], rank: Se
 
 
 def _deliver(bucket: list[Factor], scope: tuple[int, ...], message: Array, cards: Sequence[int]) -> None:
-    """Put a message into a bucket, or add it to one that is there: hundreds must not wait side by side."""
+    """Add a message to a table of the bucket that covers its variables, or append it; this keeps buckets short."""
     for other, table in bucket:
         if set(scope) <= set(other):
             table += _spread(scope[1:], message, other[1:], cards)
@@ -126,7 +126,7 @@ def _deliver(bucket: list[Factor], scope: tuple[int, ...], message: Array, cards
 
 
 def _spread(scope: Sequence[int], table: Array, onto: Sequence[int], cards: Sequence[int]) -> Array:
-    """Give the table axes of length one for the variables of `onto` that it lacks, its first axis apart."""
+    """Insert axes of length one, after the first axis, for the variables of `onto` that the table lacks."""
     members = set(scope)
     return table.reshape(-1, *(cards[u] if u in members else 1 for u in onto))
 
@@ -138,16 +138,16 @@ def _weights(
     cards: Sequence[int],
     hard: bool,
 ) -> tuple[Array, Array]:
-    """exp(own(x_v) + Σ factors(x_v, …)), a row per x_v and a column per state of the rest, over their maxima.
+    """Return exp(own(x_v) + Σ factors(x_v, …)), with a row per x_v and a column per state of the rest, and scales.
 
-    ln of these, one per column, come second.
+    Each column is divided by its maximum; the second array holds ln of the maxima.
     """
     shape = (len(own), *(cards[u] for u in rest))
     log2_entries = math.fsum(math.log2(c) for c in shape)
     if log2_entries > MAX_LOG2_TABLE:
         raise ValueError(f"order: it needs a table of 2^{log2_entries:.4g} entries (limit 2^{MAX_LOG2_TABLE:g})")
-    # Axis before axis, each with the factors that it completes: most are added while the table is small,
-    # and along long runs of it.
+    # Axes are added one by one, each with the factors that it completes, so most factors are added while the table is
+    # small and along long runs of it.
     table = own.copy()
     for k, u in reversed(list(enumerate(rest))):
         table = table[:, None]
@@ -167,13 +167,13 @@ def _weights(
 
 
 def _columns(flat: Array) -> Iterator[slice]:
-    """Cut a table into pieces that take little time, so that an interrupt is prompt."""
+    """Cut a table into pieces that take little time, so that interrupts take effect soon."""
     step = max(1, _ENTRIES_AT_ONCE // len(flat))
     return (slice(start, start + step) for start in range(0, flat.shape[1], step))
 
 
 def _log_sum(weights: Array, largest: Array) -> tuple[Array, float]:
-    """ln Σ of each column as `_weights` gives them, and the maximum taken off the result."""
+    """Return ln Σ of each column of the result of `_weights`, minus the maximum over columns, and that maximum."""
     message = weights.sum(axis=0)
     with np.errstate(divide="ignore"):
         for part in _columns(message[None]):
@@ -187,7 +187,7 @@ def _log_sum(weights: Array, largest: Array) -> tuple[Array, float]:
 
 
 def _check(cards: Sequence[int], unary: Sequence[Array], edges: Sequence[Any], tables: Sequence[Array]) -> bool:
-    """Raise `ValueError` for what does not fit together; return whether there are forbidden states."""
+    """Raise a ValueError for arguments that do not match; return whether there are forbidden states."""
     if len(unary) != len(cards) or len(tables) != len(edges):
         raise ValueError(
             f"unary and tables must match cards and edges: {len(unary)} for {len(cards)} variables, "

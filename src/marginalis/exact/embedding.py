@@ -1,8 +1,8 @@
-"""Graphs drawn on a sphere or on a torus: their faces, and the signs that turn a sum over domain walls into a Pfaffian.
+"""Drawings of graphs on a sphere or a torus: faces, and the signs that turn a sum over domain walls into a Pfaffian.
 
-An edge e consists of two half-edges, 2e and 2e + 1, one for each direction. A drawing is given by the vertex that
-each half-edge starts from and by the half-edge that follows it along the face beside it. An edge is thus seen from
-two faces, and a half-edge belongs to one of them.
+An edge e consists of two half-edges, 2e and 2e + 1, one for each direction. A drawing is given by the vertex from which
+each half-edge starts and by the next half-edge along the face beside it. An edge thus borders two faces, and each of
+its half-edges belongs to one of them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components, dijk
 from ..models.forms import Indices
 from ..models.units import Array
 
-_LARGEST_FACE = 4  # half-edges; larger faces are cut by edges without coupling
-_MOST_EDGES = 40_000  # of a graph that is tested for planarity: the test takes about 0.1 ms per edge
-_COARSEST = 12  # vertices of a minor that is still worth contracting
+_LARGEST_FACE = 4  # Most half-edges of a face; larger faces are cut by edges without coupling.
+_MOST_EDGES = 40_000  # Most edges of a graph that is tested for planarity, which takes about 0.1 ms per edge.
+_COARSEST = 12  # Contraction of a minor stops at this number of vertices.
 
 
 class Drawing(NamedTuple):
@@ -27,19 +27,19 @@ class Drawing(NamedTuple):
     Edges from `couplings` on have been added to cut large faces; they have no coupling.
     """
 
-    edges: Indices  # the two ends of each edge
-    couplings: int  # how many of the edges are edges of the model
-    faces: list[list[int]]  # the half-edges of each face in cyclic order
-    signs: Array  # +1 or −1 for each edge, see `_signs`
-    positions: Array  # two coordinates of each face, by which faces that are close together can be found
-    cuts: tuple[Indices, ...]  # edges of two cycles round a torus that do not contract; none on a sphere
+    edges: Indices  # The two ends of each edge.
+    couplings: int  # Number of edges that belong to the model.
+    faces: list[list[int]]  # The half-edges of each face in cyclic order.
+    signs: Array  # The sign, +1 or −1, of each edge; see `_signs`.
+    positions: Array  # Two coordinates of each face, for the dissection.
+    cuts: tuple[Indices, ...]  # Edges of two non-contractible cycles of a torus; empty on a sphere.
 
 
 def grid_drawing(shape: tuple[int, int], periodic: tuple[bool, bool], triangular: bool = False) -> Drawing:
     """Return the drawing of a square or triangular lattice.
 
-    The edges are those along the rows, those along the columns, and the diagonals from (r, c) to (r + 1, c + 1), each
-    row-major by their first site, with the wrapping ones only along a periodic axis.
+    The edges are those along the rows, those along the columns, and the diagonals from (r, c) to (r + 1, c + 1). Each
+    kind is row-major by the first site, and edges wrap around along periodic axes only.
     """
     rows, columns = shape
     site = np.arange(rows * columns).reshape(shape)
@@ -60,17 +60,17 @@ def grid_drawing(shape: tuple[int, int], periodic: tuple[bool, bool], triangular
     edges = np.concatenate(ends)
 
     def arriving(axis: int) -> Indices:
-        """Return the half-edges at each site of the bonds that end there."""
+        """Return for each site the half-edge of the bond that ends there."""
         shifted = np.roll(bond[axis], steps[axis], (0, 1))
         return np.where(shifted >= 0, 2 * shifted + 1, -1)
 
     def leaving(axis: int) -> Indices:
         return np.where(bond[axis] >= 0, 2 * bond[axis], -1)
 
-    around = [leaving(0), arriving(1), arriving(0), leaving(1)]  # east, north, west, south
+    around = [leaving(0), arriving(1), arriving(0), leaving(1)]  # The order is east, north, west, south.
     if triangular:
         around = [around[0], around[1], arriving(2), around[2], around[3], leaving(2)]
-    after = np.full(2 * count, -1)  # the next half-edge round the same vertex
+    after = np.full(2 * count, -1)  # The next half-edge around the same vertex.
     for k, one in enumerate(around):
         for step in range(1, len(around) + 1):
             other = around[(k + step) % len(around)]
@@ -79,7 +79,7 @@ def grid_drawing(shape: tuple[int, int], periodic: tuple[bool, bool], triangular
             after[one[fresh]] = other[fresh]
     cuts = (bond[0][0], bond[1][:, 0]) if all(wraps) else ()
 
-    middle = np.zeros((2 * count, 2))  # of the face beside each half-edge, exact where the lattice wraps around
+    middle = np.zeros((2 * count, 2))  # Centre of the face beside each half-edge, also where the lattice wraps around.
     r, c = (x.astype(float) for x in np.divmod(edges[:, 0], columns))
     middle[:, 0], middle[:, 1] = np.repeat(r, 2), np.repeat(c, 2)
     along = np.arange(2 * len(ends[0]))
@@ -88,23 +88,23 @@ def grid_drawing(shape: tuple[int, int], periodic: tuple[bool, bool], triangular
     if cuts:
         middle[:, 0] %= rows
     weight = np.ones(2 * count)
-    weight[along] = 1e6  # bonds along a row tell the place best
+    weight[along] = 1e6  # Bonds along a row give the most accurate position.
     return _drawn(edges, after[np.arange(2 * count) ^ 1], cuts, (middle, weight))
 
 
 def planar_drawing(n: int, edges: Indices) -> Drawing | None:
-    """Return a drawing on a sphere of a graph whose edges are all different, or None if there is none.
+    """Return a drawing on a sphere of a graph without repeated edges.
 
-    None also where the graph is too large to be tested.
+    The result is None if there is no such drawing or the graph is too large to be tested.
     """
     if n < 2 or len(edges) > min(_MOST_EDGES, max(1, 3 * n - 6)) or _has_dense_minor(n, edges):
         return None
-    import networkx as nx  # imported here: it takes a while to load
+    import networkx as nx  # This import is slow, so it is done only here.
 
     couplings = len(edges)
     links = sp.csr_array((np.ones(couplings), (edges[:, 0], edges[:, 1])), shape=(n, n))
     parts, part = connected_components(links, directed=False)
-    if parts > 1:  # edges without coupling make it one graph
+    if parts > 1:  # Edges without coupling connect the parts.
         first = np.unique(part, return_index=True)[1]
         edges = np.concatenate([edges, np.stack([first[:-1], first[1:]], axis=1)])
     graph = nx.Graph()
@@ -124,17 +124,17 @@ def planar_drawing(n: int, edges: Indices) -> Drawing | None:
 
 
 def _has_dense_minor(n: int, edges: Indices) -> bool:
-    """Whether contracting edges soon leads to more than 3n − 6 of them, which a planar graph cannot have.
+    """Whether contractions lead to a minor with more than 3n − 6 edges, so that the graph is not planar.
 
-    Every vertex is contracted with its first neighbour in a random order, again and again. This refuses most graphs
-    in a small part of the time that a complete test takes.
+    Every vertex is repeatedly contracted with its first neighbour in a random order. This recognises most non-planar
+    graphs in a small fraction of the time of a complete test.
     """
     rng = np.random.default_rng(0)
     while n > _COARSEST and len(edges):
         both = np.concatenate([edges, edges[:, ::-1]])
         both = both[rng.permutation(len(both))]
         chosen = np.arange(n)
-        chosen[both[:, 0]] = both[:, 1]  # the last one stays
+        chosen[both[:, 0]] = both[:, 1]  # Of several assignments to a vertex the last one is kept.
         mutual = np.flatnonzero((chosen[chosen] == np.arange(n)) & (chosen > np.arange(n)))
         if not len(mutual):
             return False
@@ -171,8 +171,9 @@ def _drawn(
             seen[h] = 1
             face.append(h)
             h = follows[h]
-        first, cut = [face[0]], 1  # what is left of the face: the first of these and those from `cut` on
-        while len(face) - cut + 1 > _LARGEST_FACE:  # an edge from where the third half-edge ends back to the start
+        first, cut = [face[0]], 1  # The rest of the face: this half-edge and those from `cut` on.
+        # A new edge leads from the end of the third half-edge back to the start.
+        while len(face) - cut + 1 > _LARGEST_FACE:
             new = len(origin)
             origin += [origin[face[cut + 2]], origin[face[0]]]
             faces.append([*first, face[cut], face[cut + 1], new])
@@ -194,17 +195,18 @@ def face_of(faces: list[list[int]]) -> Indices:
 
 
 def _signs(edges: Indices, faces: list[list[int]]) -> Array:
-    """Return signs with which every closed domain wall round one vertex counts positively.
+    """Return signs with which every closed domain wall around one vertex counts positively.
 
-    A wall that crosses edge e from half-edge h to h ^ 1 takes the sign of e, reversed if h is odd, and between two
-    half-edges of a face + along their order and − against it. As in Kasteleyn's theorem (J. Math. Phys. 4, 287
-    (1963)) a wall counts positively if the product of these signs is −1. Signs on the edges of a spanning tree
-    achieve that for the walls round single vertices, one after the other from the leaves to the root.
+    A wall that crosses edge e from half-edge h to h ^ 1 has the sign of e, reversed if h is odd; between two half-edges
+    of a face it has + along their order and − against it. As in Kasteleyn's theorem (J. Math. Phys. 4, 287
+    (1963)) a wall counts positively if the product of these signs is −1. Signs on the edges of a
+    spanning tree achieve that for the walls around single vertices, one after the other from the leaves to the root.
     """
     n = int(edges.max()) + 1
     origin = edges.ravel()
     odd = np.bincount(edges[:, 1], minlength=n)
-    firsts = np.array([face[0] for face in faces], dtype=np.int64)  # where the order of a face starts again
+    # The first half-edge of each face, where its cyclic order starts.
+    firsts = np.array([face[0] for face in faces], dtype=np.int64)
     odd += np.bincount(origin[firsts], minlength=n)
     wrong = ((odd + 1) & 1).tolist()
     links = sp.csr_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n, n))
@@ -222,7 +224,7 @@ def _signs(edges: Indices, faces: list[list[int]]) -> Array:
 
 
 def _by_place(faces: list[list[int]], middle: Array, weight: Array) -> Array:
-    """Return the mean place of the half-edges of each face that have one."""
+    """Return the weighted mean position of the half-edges of each face."""
     owner = face_of(faces)[: len(weight)]
     total = np.bincount(owner, weights=weight, minlength=len(faces))
     sums = [np.bincount(owner, weights=weight * x, minlength=len(faces)) for x in middle.T]
@@ -230,7 +232,7 @@ def _by_place(faces: list[list[int]], middle: Array, weight: Array) -> Array:
 
 
 def _by_distance(faces: list[list[int]], half_edges: int) -> Array:
-    """Return the distances of each face from two faces that are far apart, as sum and difference of their own."""
+    """Return coordinates of each face: the sum and the difference of its distances from two faces far apart."""
     owner = face_of(faces)
     a, b = owner[0:half_edges:2], owner[1:half_edges:2]
     graph = sp.csr_array((np.ones(len(a)), (a, b)), shape=(len(faces),) * 2)

@@ -1,4 +1,4 @@
-"""The sum over all states of one side, without exponentials in the inner loop."""
+"""Enumeration: the sum over all states of one side, without exponentials in the inner loop."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ from ..models.units import Array, Units
 from ..parallel.threads import Tick, run_jobs
 from .structure import Side
 
-_HI_CHUNK = 1024  # most states of the upper half per kernel call
-_LATERAL_CHUNK = 128  # the same where lower and upper units are coupled: that table stays in the cache
+_HI_CHUNK = 1024  # Most states of the upper units per kernel call.
+# The same if lower and upper units are coupled, so that the table of couplings stays in the cache.
+_LATERAL_CHUNK = 128
 _TABLE_ENTRIES = 1 << 17
 _STATES_AT_ONCE = 1 << 12
-_FIELDS_AT_ONCE = 1 << 14  # of a piece of states: they stay in the cache, and no memory goes back to the system
+_FIELDS_AT_ONCE = 1 << 14  # Fields of a piece of states, few enough to stay in the cache and in reused memory.
 
 
 def enumerate_log_z(model: Natural | SignedForm, units: tuple[Units, Units], threads: int, tick: Tick) -> float:
     """ln Σ_v exp(b·v + ½vᵀLv) Π_j Z(a_j(v)), with a_j(v) = c_j + Σ_i w_ij v_i, over two-state units of either kind.
 
-    For a spin Z(a) = 2cosh a = e^a (1 + e^{−2a}), for a 0/1 unit it is 1 + e^a: the e^{a_j} together are one
-    factor linear in v, and e^{−2a_j} or e^{a_j} is a table over the lower units times a table over the upper
-    ones. So a state costs one multiply-add and one multiplication per unit, and no exponential. Couplings between
-    lower and upper units, where L has them, are one number more per state.
+    For a spin Z(a) = 2cosh a = e^a (1 + e^{−2a}); for a 0/1 unit Z(a) = 1 + e^a. The product of the e^{a_j} has an
+    exponent linear in v, and e^{−2a_j} or e^{a_j} is a table over the lower units times a table over the upper ones.
+    A state therefore costs one multiply-add and one multiplication per unit, and no exponential. Couplings L between
+    lower and upper units add one number per state.
     """
-    from .kernel import LANES, pack_cross, pack_lower, sum_states  # Numba takes a second to load
+    from .kernel import LANES, pack_cross, pack_lower, sum_states  # Importing Numba takes a second.
 
     side, (taken_out, slope) = units[0], (1.0, -2.0) if units[1].offset == 0.0 else (0.0, 1.0)
     w, c = dense(model.weights), model.hidden_bias
     n, m = w.shape
-    padding, empty = max(0, 6 - n), int(m == 0)  # unconnected units: at least LANES lower and four upper states,
-    w = np.pad(w, ((0, padding), (0, empty)))  # and one factor
+    # Isolated units are added for at least LANES lower and four upper states.
+    padding, empty = max(0, 6 - n), int(m == 0)
+    w = np.pad(w, ((0, padding), (0, empty)))  # An isolated unit gives at least one factor.
     b, c = np.pad(model.visible_bias, (0, padding)), np.pad(c, (0, empty))
     among = None if model.lateral is None else np.pad(dense(model.lateral), ((0, padding), (0, padding)))
     n, m = n + padding, m + empty
@@ -44,7 +46,7 @@ def enumerate_log_z(model: Natural | SignedForm, units: tuple[Units, Units], thr
     upper = n - lower
     linear = b + taken_out * w.sum(axis=1)
     largest = abs(slope) * float((np.abs(c) + np.abs(w).sum(axis=0)).max())
-    # Tables of e^{−2a} overflow beyond e^700; then they hold exponents, and the kernel exponentiates.
+    # Tables of e^{−2a} overflow beyond e^700; above this limit they hold exponents, and the kernel exponentiates.
     in_logs = largest > 600.0
     flush = m if in_logs else max(1, int(650.0 / max(largest + 1.0, 1.0)))
 
@@ -52,7 +54,7 @@ def enumerate_log_z(model: Natural | SignedForm, units: tuple[Units, Units], thr
         return side.offset + side.scale * spins(states, n)
 
     def own(states: Array, part: slice) -> Array:
-        """Return the exponent of some units alone."""
+        """Return the exponent of some units without the other ones."""
         alone = states @ linear[part]
         return alone if among is None else alone + 0.5 * np.einsum("ki,ki->k", states @ among[part, part], states)
 
@@ -63,7 +65,7 @@ def enumerate_log_z(model: Natural | SignedForm, units: tuple[Units, Units], thr
     chunk_size = max(4, min(_HI_CHUNK if among is None else _LATERAL_CHUNK, (1 << upper) // 16))
     chunks = range(0, 1 << upper, chunk_size)
     sums, exponents = np.zeros((2, len(chunks), LANES))
-    # the first of the upper units run through the same states in every chunk, the last ones are fixed in it
+    # The first upper units run through the same states in every chunk; the last ones are fixed within a chunk.
     running = chunk_size.bit_length() - 1
     across = None if among is None else among[above, below] @ states_below.T
     cross = None if across is None else pack_cross(values(np.arange(chunk_size), running) @ across[:running])
@@ -88,12 +90,12 @@ def dense(matrix: Any) -> Array:
 
 
 def spins(states: np.ndarray, n: int) -> Array:
-    """Rows of ±1: the binary digits of the states."""
+    """Return rows of ±1, the binary digits of the states."""
     return 2.0 * ((states[:, None] >> np.arange(n)) & 1).astype(np.float64) - 1.0
 
 
 def enumerate_states(model: MRF, tick: Tick) -> float:
-    """ln Σ_v exp(b·v + ½vᵀLv) Z_h(c + vᵀW) over all states of a discrete visible side, whatever the hidden one is."""
+    """ln Σ_v exp(b·v + ½vᵀLv) Z_h(c + vᵀW) over all states of a discrete visible side, for any hidden units."""
     total, done = -math.inf, 0.0
     count = 2.0 ** float(model.visible_units.log2_states(model.n_visible).sum())
     for exponents in log_marginals(model):
@@ -104,7 +106,7 @@ def enumerate_states(model: MRF, tick: Tick) -> float:
 
 
 def log_marginals(model: MRF) -> Iterator[Array]:
-    """Yield b·v + ½vᵀLv + ln Z_h(c + vᵀW) of all states of a discrete visible side, piece by piece.
+    """Yield b·v + ½vᵀLv + ln Z_h(c + vᵀW) of all states of a discrete visible side, in pieces.
 
     The last variable changes fastest.
     """

@@ -1,4 +1,4 @@
-"""The exact methods for models of factors: tables of any number of variables, and states that exclude each other."""
+"""Exact methods for models of factors: tables of any number of variables, possibly with impossible states."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .ways import ExactMethod
 
 
 def factored_ways(model: FactorModel, method: str, max_seconds: float) -> list[tuple[str, ExactMethod]]:
-    """Return the ways to sum a model of factors (offset left out), by name, in the order in which to try them."""
+    """Return the methods to sum a model of factors (without the offset), in the order in which to try them."""
     factors = list(zip(model.scopes, model.tables, strict=True))
     if method == "counting":
         ways = [counting_way(model.cards, factors, max_seconds)]
@@ -24,7 +24,7 @@ def factored_ways(model: FactorModel, method: str, max_seconds: float) -> list[t
     top, size = math.fsum(largest), math.fsum(map(abs, largest)) + 750.0 + model.n_variables
 
     def adds(value: float) -> float:
-        """A state that matters has all its terms within about top − ln Z of their largest values."""
+        """Bound the terms summed: in a state that matters, all terms are within about top − ln Z of their maxima."""
         return size + max(0.0, top - value)
 
     return [(way.name, ExactMethod(way.seconds, way.size, _possible(way), adds, way.bytes)) for way in ways]
