@@ -25,6 +25,18 @@ def test_tables_are_data_frames():
     assert likelihood.to_dataframe()["mean"][0] == likelihood.mean
 
 
+def test_curves_are_datasets():
+    xarray = pytest.importorskip("xarray")
+    curve = mg.estimate(MODEL, record=True, **QUICK).curve
+    found = curve.to_xarray()
+    assert isinstance(found, xarray.Dataset)
+    assert np.array_equal(found["beta"], curve.betas)
+    assert np.array_equal(found["log_z"], curve.log_z)
+    assert found.attrs["log_z0"] == curve.log_z0
+    with pytest.raises(ValueError, match="one row only"):
+        mg.log_likelihood(MODEL, np.ones((4, 3))).to_xarray()
+
+
 def test_samples_keep_their_labels():
     pytest.importorskip("pandas")
     drawn = mg.sample(MODEL, 30, seed=2)

@@ -190,15 +190,6 @@ class Written:
         rows = data.pop("rows", [{}])
         return data_frame([_flat({**data, **row}) for row in rows])
 
-
-def data_frame(rows: Any, **options: Any) -> Any:
-    """Return a pandas DataFrame."""
-    try:
-        pandas = importlib.import_module("pandas")
-    except ImportError:
-        raise ValueError("to_dataframe needs pandas: pip install pandas") from None
-    return pandas.DataFrame(rows, **options)
-
     def to_xarray(self) -> Any:
         """Return an answer of many rows, such as a curve, as an xarray Dataset along its first column. Needs xarray."""
         try:
@@ -212,6 +203,15 @@ def data_frame(rows: Any, **options: Any) -> Any:
         along, *names = rows[0]
         columns = {name: (along, [row[name] for row in rows]) for name in names}
         return xarray.Dataset(columns, {along: [row[along] for row in rows]}, _flat(data))
+
+
+def data_frame(rows: Any, **options: Any) -> Any:
+    """Return a pandas DataFrame."""
+    try:
+        pandas = importlib.import_module("pandas")
+    except ImportError:
+        raise ValueError("to_dataframe needs pandas: pip install pandas") from None
+    return pandas.DataFrame(rows, **options)
 
 
 class Answer(Written, Displayed):
