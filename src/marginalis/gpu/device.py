@@ -1,4 +1,4 @@
-"""One GPU through CuPy: arrays, kernels compiled at run time and kept on disk, and one line for what is missing."""
+"""A GPU through CuPy: arrays, kernels compiled at run time, and short messages about anything that is missing."""
 
 from __future__ import annotations
 
@@ -15,63 +15,63 @@ import numpy as np
 from ..checks import shown, whole
 
 COMMON = Path(__file__).with_name("common.cu")
-_OLDEST = 70  # compute capability, times ten: __syncwarp and what goes with it
+_OLDEST = 70  # Smallest compute capability, times ten; __syncwarp requires it.
 _ELSE = "engine 'auto' runs on the CPU"
 _opening = threading.Lock()
-_ALIGNED = 256  # bytes, as whatever is allocated
+_ALIGNED = 256  # Alignment of arrays in bytes, which is that of allocations.
 _HOPPER = "-arch=sm_90a"
 _ONLY_HOPPER = 'extern "C" __global__ void only() { asm volatile("wgmma.fence.sync.aligned;"); }'
-_KEPT = 16  # small arrays that stay on a GPU for the next run
-_SPARE = 0.8  # share of the free memory that is taken at most
+_KEPT = 16  # Number of arrays that stay on a GPU for the next run.
+_SPARE = 0.8  # Largest share of the free memory to use.
 
 
 class NoDevice(ValueError):
-    """There is no GPU to run on, or no room on it."""
+    """There is no usable GPU, or not enough memory on it."""
 
 
 def kernel_source(*files: Path) -> str:
-    """Return the text of kernels, with what they all share before it."""
+    """Return the text of kernels, preceded by their common part."""
     return "\n".join(file.read_text(encoding="utf-8") for file in (COMMON, *files))
 
 
 def compiler_options(macros: Mapping[str, object]) -> tuple[str, ...]:
-    """Return what a compiler is told: multiply-adds only where the source says so, and the macros; None for absent.
+    """Return the options of the compiler: the macros that are not None, and no implicit fused multiply-adds.
 
-    What has four warps multiply TOGETHER is code for Hopper alone.
+    With the macro TOGETHER four warps multiply matrices together, which only Hopper GPUs can.
     """
     given = (f"-D{name}={value}" for name, value in macros.items() if value is not None)
     return ("-std=c++17", "-fmad=false", *given, *((_HOPPER,) if macros.get("TOGETHER") else ()))
 
 
 class Device:
-    """A GPU: arrays go up and come down, kernels run on them."""
+    """A GPU: uploads and downloads arrays, and runs kernels."""
 
     def __init__(self, cupy: Any, number: int) -> None:
         self._cupy, self._here = cupy, cupy.cuda.Device(number)
         self.number = number
         self.multiprocessors = int(self._here.attributes["MultiProcessorCount"])
-        self.shared_bytes = self._most_shared = int(self._here.attributes["MaxSharedMemoryPerBlockOptin"])  # of each
+        self.shared_bytes = self._most_shared = int(self._here.attributes["MaxSharedMemoryPerBlockOptin"])  # Per block.
         self._lock = threading.Lock()
         self._kernels: dict[Any, Any] = {}
         self._kept: OrderedDict[Any, Any] = OrderedDict()
 
     @cached_property
     def has_warpgroups(self) -> bool:
-        """Whether four warps can multiply as one: on Hopper, if CuPy makes code for that (with CUDA 12 it cannot)."""
+        """Whether four warps can multiply together: on Hopper, if CuPy can compile for it (with CUDA 12 it cannot)."""
         if self._here.compute_capability != "90":
             return False
         try:
             with self._at_work():
                 return bool(self._cupy.RawModule(code=_ONLY_HOPPER, options=(_HOPPER,)).get_function("only").kernel)
-        except Exception:  # whatever is in the way, there is another way
+        except Exception:  # After any failure the other kernels are used.
             return False
 
     def free_bytes(self) -> int:
-        """Return how much memory can be taken."""
+        """Return the memory that may be used, in bytes."""
         with self._here:
             pool = self._cupy.get_default_memory_pool()
             free = self._here.mem_info[0] + pool.free_bytes()
-            if limit := pool.get_limit():  # CUPY_GPU_MEMORY_LIMIT
+            if limit := pool.get_limit():  # The limit is set by CUPY_GPU_MEMORY_LIMIT.
                 free = min(free, max(0, limit - pool.used_bytes()))
             return int(_SPARE * free)
 
@@ -81,7 +81,7 @@ class Device:
             return self._cupy.asarray(values)
 
     def upload_all(self, *arrays: np.ndarray) -> list[Any]:
-        """Return copies of some arrays, in one journey: processes that share a GPU wait for their turn at each."""
+        """Return copies of some arrays, uploaded in one transfer: processes that share a GPU queue for each."""
         starts = np.cumsum([0, *(-(-x.nbytes // _ALIGNED) * _ALIGNED for x in arrays)])
         together = np.zeros(starts[-1], np.uint8)
         for x, start in zip(arrays, starts, strict=False):
@@ -93,7 +93,7 @@ class Device:
         ]
 
     def kept(self, key: tuple[Hashable, ...], make: Callable[[], np.ndarray]) -> Any:
-        """Return the array that was uploaded under this key not long ago, or upload the one that `make` makes."""
+        """Return the array that is kept under this key; if there is none, upload the result of `make` and keep it."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
@@ -111,34 +111,37 @@ class Device:
             return self._cupy.zeros(shape, dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Return an array on the GPU that holds anything."""
+        """Return an uninitialized array on the GPU."""
         with self._at_work():
             return self._cupy.empty(shape, dtype)
 
     def download(self, values: Any) -> np.ndarray:
-        """Return a copy of an array of the GPU, once all before it is done."""
+        """Return a copy of an array of the GPU, after all launched work is done."""
         with self._at_work():
             self._await()
             return self._cupy.asnumpy(values)
 
     def take(self, values: Any, places: np.ndarray, axis: int) -> Any:
-        """Return these rows or columns of an array."""
+        """Return the given rows or columns of an array."""
         with self._at_work():
             return values.take(self._cupy.asarray(places), axis=axis)
 
     def wait(self) -> None:
-        """Return when all that was launched is done."""
+        """Wait until all launched work is done."""
         with self._at_work():
             self._await()
 
     def _await(self) -> None:
-        """Sleep until all that was launched is done, and leave the processor to others meanwhile."""
+        """Sleep until all launched work is done, without using the processor."""
         event = self._cupy.cuda.Event(block=True, disable_timing=True)
         event.record()
         event.synchronize()
 
     def repeated(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Return a function that launches what `work` launches, all at once; it has been launched before."""
+        """Record the launches of `work` as a graph, and return a function that launches it.
+
+        The kernels must be compiled already.
+        """
         with self._at_work(), self._cupy.cuda.Stream(non_blocking=True) as stream:
             stream.begin_capture()
             work()
@@ -153,9 +156,9 @@ class Device:
     def kernel(
         self, files: Sequence[Path], macros: Mapping[str, object], name: str = "anneal", at_once: bool = False
     ) -> Callable[..., None]:
-        """Return a kernel as a function of its blocks, the threads of each, shared bytes and arguments.
+        """Return a kernel as a function of the number of blocks, threads per block, shared bytes and arguments.
 
-        `at_once` if its blocks wait for each other: then all of them run, or it is an error.
+        `at_once` is for blocks that wait for each other: the launch fails unless all of them can run at the same time.
         """
         key = (tuple(files), tuple(sorted(macros.items(), key=str)), name)
         with self._lock:
@@ -163,7 +166,7 @@ class Device:
                 with self._at_work():
                     code, options = kernel_source(*files), compiler_options(macros)
                     compiled = self._cupy.RawModule(code=code, options=options).get_function(name)
-                    # once for launches of all sizes: more than what any kernel gets must be asked for
+                    # CUDA requires this setting above the default size; one maximum serves all launches.
                     compiled.max_dynamic_shared_size_bytes = self._most_shared - compiled.shared_size_bytes
                 self._kernels[key] = compiled
         compiled = self._kernels[key]
@@ -178,7 +181,7 @@ class Device:
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
-        """Work on this GPU; say it in one line if that is full."""
+        """Make this GPU the current one, and turn its out-of-memory errors into a short `NoDevice`."""
         try:
             with self._here:
                 yield
@@ -187,7 +190,7 @@ class Device:
 
 
 def _full(error: Exception, number: int) -> Exception:
-    """Return an error, or the line that says that a GPU has no room: CuPy, the runtime and the driver have one each."""
+    """Return an error, or a `NoDevice` if it is one of the out-of-memory errors of CuPy, the runtime and the driver."""
     if "out of memory" not in str(error).lower():
         return error
     other = "choose another GPU (device), wait until there is room"
@@ -195,7 +198,7 @@ def _full(error: Exception, number: int) -> Exception:
 
 
 def device_numbers(device: object) -> tuple[int, ...]:
-    """Return the numbers of the GPUs that an option names, by default the first; or raise a ValueError."""
+    """Return the numbers of the GPUs in the option `device`, by default the first, or raise a ValueError."""
     if device is None:
         return (0,)
     try:
@@ -210,7 +213,7 @@ def device_numbers(device: object) -> tuple[int, ...]:
 
 
 def open_device(number: int | None = None) -> Device:
-    """Return a GPU by its number, the first by default, or raise a `NoDevice` that says what is missing."""
+    """Return a GPU by its number, by default the first, or raise a `NoDevice` that names what is missing."""
     with _opening:
         return _opened(0 if number is None else number)
 

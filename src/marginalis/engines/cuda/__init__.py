@@ -1,4 +1,10 @@
-"""The GPU engine: kernels in CUDA C, compiled at run time."""
+"""The GPU engine: kernels in CUDA C, which CuPy compiles at run time.
+
+Every Python module with a `Population` prepares plans for the kernel in the file of the same name with ``.cu``: `small`
+and `large` for dense models of spins (`resident` distributes the weights of `large` among multiprocessors), `lattice`
+and `sites` for sparse bipartite graphs, and `general` for any model. `population` is their common base. The package
+uses `gpu.device` and imports no other engine. Read `population` first, then `general`.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +21,12 @@ from .population import OnDevice
 
 
 def kernel_for(plan: Plan) -> ModuleType:
-    """Return the kernel that is made for such models, or the one for all."""
+    """Return the module of the first special kernel that supports a plan, otherwise that of the general kernel."""
     return next((kernel for kernel in (small, lattice, sites, large) if kernel.serves(plan)), general)
 
 
 def begin(plan: Plan) -> Begun:
-    """Lay a plan out on its GPUs, for the kernel that is made for such models."""
+    """Prepare a plan on its GPUs."""
     made_for = kernel_for(plan)
     shares = Counter(plan.placement.devices)
     prepared = {number: made_for.Population.prepare(plan, open_device(number)) for number in shares}
@@ -28,7 +34,7 @@ def begin(plan: Plan) -> Begun:
     lock, busy = Lock(), [(number, WeakSet[OnDevice]()) for number in plan.placement.devices]
 
     def population(chains: range) -> OnDevice:
-        """Return chains on the GPU that has least to do."""
+        """Return a population on the least busy GPU."""
         with lock:
             number, there = min(busy, key=lambda of: len(of[1]))
             made: OnDevice = made_for.Population(plan, prepared[number], chains)

@@ -1,4 +1,4 @@
-"""Any model: plans laid out for `general.cu`."""
+"""Any model: arguments and populations of `general.cu`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .population import OnDevice, Prepared, prepared, real_type, rows_of, words_
 
 SOURCE = Path(__file__).with_name("general.cu")
 _BLOCK = 128
-_SECONDS = 4e-13  # of a chain·step and coupling, about
-_EVEN = 8  # inputs of a unit, up to which all lists are made equally long
+_SECONDS = 4e-13  # Approximate time per chain, step and coupling.
+_EVEN = 8  # Lists of inputs are padded to equal length if the longest has at most this many.
 
 
 class LaidOut(NamedTuple):
@@ -29,13 +29,13 @@ class LaidOut(NamedTuple):
 
     macros: dict[str, object]
     arguments: tuple[Any, ...]  # The arguments that are the same for every launch.
-    units: tuple[int, int]  # features of both sides, with padding
-    features: int  # of the sampled side
-    scratch: int  # numbers per chain
+    units: tuple[int, int]  # Features of both sides, with padding.
+    features: int  # Features of the sampled side, without padding.
+    scratch: int  # Numbers of workspace per chain.
 
 
 def _lists(device: Device, couplings: Any, shape: tuple[int, int], dtype: type, even: bool = False) -> tuple[Any, ...]:
-    """Couplings [input, unit], padded to a shape, as lists of the inputs of every unit; and their length if even."""
+    """Return couplings [input, unit], padded to a shape, as lists of inputs per unit, and the length of equal lists."""
     if couplings is None:
         return None, None, None, 0
     links = sp.coo_array(couplings)
@@ -56,7 +56,7 @@ def _lists(device: Device, couplings: Any, shape: tuple[int, int], dtype: type, 
 def _side(
     device: Device, units: Units, features: int, dtype: type
 ) -> tuple[int, tuple[Any, int], tuple[Any, Any], int]:
-    """Kind of a side, the first features of its variables, 1/γ and 1/√γ of Gaussians, most features of a variable."""
+    """Return the kind of a side, the first feature of each variable, 1/γ, 1/√γ, and the most features of a variable."""
     if units.precisions is not None:
         variance = 1.0 / units.precisions
         both = tuple(device.upload(_fours(x, dtype)) for x in (variance, np.sqrt(variance)))
@@ -69,20 +69,20 @@ def _side(
 
 
 def _fours(values: Array, dtype: type) -> np.ndarray:
-    """Pad with zeros to whole fours, along the last axis."""
+    """Pad the last axis with zeros to a multiple of four."""
     padding = [(0, 0)] * (values.ndim - 1) + [(0, -values.shape[-1] % 4)]
     return np.ascontiguousarray(np.pad(values, padding), dtype)
 
 
 def _stacked(lateral: Any, weights: Any, rows: int) -> Any:
-    """Couplings into the sampled units from the array of all: the sampled ones, padded, then the summed-out ones."""
+    """Return couplings into the sampled units from all units: the sampled ones, padded, then the summed-out ones."""
     n, _ = weights.shape
     inside = sp.csr_array((n, n)) if lateral is None else sp.csr_array(lateral)
     return sp.vstack([inside, sp.csr_array((rows - n, n)), sp.csr_array(weights.T)])
 
 
 def _before(path: SignedPath, owners: NDArray[np.int64]) -> Any:
-    """Couplings from the sampled variables before each, and the rest of those among them."""
+    """Return the couplings from the sampled variables before each one, and the other couplings among them."""
     if path.lateral is None:
         return None, None
     links = sp.coo_array(path.lateral)
@@ -107,7 +107,7 @@ class Population(OnDevice):
         self.scratch = self.device.zeros((max(1, laid_out.scratch), self.room), real_type(plan))
         self.rises = self.device.zeros((self.room,), np.float64)
         start = None if plan.chains.start is None else plan.chains.start[chains.start : chains.stop]
-        self.component: Any = None  # of a mixture, that each chain is in
+        self.component: Any = None  # Component of a mixture of each chain.
         if plan.path.mixture is not None and len(chains):
             path = Reference(plan, chains)
             start = (path.start() if start is None else path.start_from(never_one(start)))[: len(chains)]
@@ -214,4 +214,4 @@ class Population(OnDevice):
             self.x = self.device.take(self.x, places, 1)
         if self.component is not None:
             self.component = self.device.take(self.component, places, 0)
-        self.fresh = 2  # what goes with the states is computed anew
+        self.fresh = 2  # 2: the quantities that depend on the states are computed anew.

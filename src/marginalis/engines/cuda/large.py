@@ -1,4 +1,4 @@
-"""Large dense models of spins on two independent sides: plans laid out for `resident.cu` and `streamed.cu`."""
+"""Large dense models of spins on two independent sides: arguments, populations (`resident.cu`, `streamed.cu`)."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ from .population import OnDevice, Prepared, prepared
 
 SOURCE = Path(__file__).with_name("large.cu")
 RESIDENT, STREAMED = ([SOURCE, SOURCE.with_name(name)] for name in ("resident.cu", "streamed.cu"))
-_UNITS, _INPUTS = 64, 32  # units of a block; inputs of one product, and units of a warp
-_MANY, _FEW = (128, 2, 2), (64, 1, 2)  # chains of a block and, in sixteens, of a warp; blocks per multiprocessor
-_STAGES = 4 * 2 * 2 * 6 * 32 * 16  # bytes of weights in shared memory
-_MOST_WORDS = 92  # of a chain's spins, to fit beside them
-_MOST_NUMBER = 8_300_000  # what three signed bytes can hold, nearly
-_FULL = 100  # couplings that are zero are as cheap as others, which are this many times cheaper than in lists
-_ANY: dict[str, object] = {"ROWS": 64, "HALVES": 2, "BLOCKS": 1, "SUMMED": 0}  # for what has nothing to do with them
-_SPAN = 20  # steps that are launched as one
-_SECONDS = 1.2e-14  # of a chain·step and coupling, about
+_UNITS, _INPUTS = 64, 32  # Units of a block; inputs of one matrix product, which is also the number of units of a warp.
+# Chains of a block, chains of a warp in units of 16, and blocks per multiprocessor, for many chains and for few.
+_MANY, _FEW = (128, 2, 2), (64, 1, 2)
+_STAGES = 4 * 2 * 2 * 6 * 32 * 16  # Bytes of weights in shared memory.
+_MOST_WORDS = 92  # Largest number of words of a chain's spins that fits into shared memory beside the weights.
+_MOST_NUMBER = 8_300_000  # Slightly below the largest number in three signed bytes.
+_FULL = 100  # A coupling in a list costs as much as this many in a dense matrix, so sparser models use other kernels.
+_ANY: dict[str, object] = {"ROWS": 64, "HALVES": 2, "BLOCKS": 1, "SUMMED": 0}  # For kernels that use none of these.
+_SPAN = 20  # Steps that are launched together as one graph.
+_SECONDS = 1.2e-14  # Approximate time per chain, step and coupling.
 
 
 class Half(NamedTuple):
-    """Half a step, on the GPU: the weights into a side, and its units."""
+    """Half a step: the weights into a side, and its units, on the GPU."""
 
-    words: int  # of the side that it reads, and of the one it draws
-    out_words: int
+    words: int  # Words of spins of the side that is read.
+    out_words: int  # Words of spins of the side that is drawn.
     units: int
-    weights: tuple[Any, Any]  # packed, and their bands
-    columns: tuple[Any, ...]  # scale, slope, base, high, low, and the number of units
-    bands: NDArray[np.int32]  # of each 32 units, on the host
+    weights: tuple[Any, Any]  # The packed weights, and their bands.
+    columns: tuple[Any, ...]  # Scale, slope, base, high, low, and the number of units.
+    bands: NDArray[np.int32]  # Bands of each 32 units, on the host.
 
 
 class LaidOut(NamedTuple):
@@ -47,8 +48,8 @@ class LaidOut(NamedTuple):
     up: Half
     down: Half
     macros: dict[str, object]
-    unit: np.float32  # what is added up in whole numbers is multiplied by these
-    unit_v: np.float32
+    unit: np.float32  # Factor by which changes of log-weights are multiplied before they are rounded.
+    unit_v: np.float32  # The same factor for the slope of the visible side.
 
 
 def serves(plan: Plan) -> bool:
@@ -68,7 +69,7 @@ def serves(plan: Plan) -> bool:
 
 
 def _bands(weights: Any, width: int) -> NDArray[np.int32]:
-    """First and last group of 32 inputs that matter for each so many units; for 64, by twos."""
+    """Return the range of groups of 32 inputs that are not zero, per `width` units; of even length for 64 units."""
     n, m = weights.shape
     rows, columns = sp.coo_array(weights).coords if sp.issparse(weights) else np.nonzero(weights)
     filled = np.zeros((-(-n // _INPUTS), -(-m // width)), dtype=bool)
@@ -87,9 +88,10 @@ def _band_area(weights: Any) -> int:
 
 
 def pack(weights: Array) -> tuple[NDArray[np.int8], Array, NDArray[np.int32], NDArray[np.int32]]:
-    """Weights [input, unit], whole tiles, as three bytes each where the kernel wants them; scales; sums of the weights.
+    """Return weights [input, unit] as three bytes each in the kernel's order, their scales, and two sums over inputs.
 
-    A weight is (65536·d2 + 256·d1 + d0)·scale with signed bytes d. The sums are those of 256·d2 + d1 and of d0.
+    A weight is (65536·d2 + 256·d1 + d0)·scale with signed bytes d. The sums are those of 256·d2 + d1 and of d0. The
+    numbers of inputs and units must be multiples of the tile size.
     """
     inputs, units = weights.shape
     largest = np.abs(weights).max(axis=0, initial=0.0)
@@ -106,9 +108,9 @@ def pack(weights: Array) -> tuple[NDArray[np.int8], Array, NDArray[np.int32], ND
     column = 32 * (j // 4) + 8 * (g // 2) + 2 * (j % 4) + g % 2  # [eight columns, lane]
     cut = digits.reshape(3, inputs // _INPUTS, _INPUTS, units // _UNITS, _UNITS)
     picked = cut[:, :, k[None], :, column[:, :, None, None]]
-    # advanced indices come first: [eight columns, lane, register, place, byte, group, tile]
+    # Advanced indices come first: [eight columns, lane, register, place, byte, group, tile].
     in_order = picked.transpose(6, 5, 0, 4, 1, 2, 3)
-    # two products at a time: [tile, group, warp, two products, lane, product, register, place]
+    # Two products are interleaved: [tile, group, warp, two products, lane, product, register, place].
     twos = in_order.reshape(*in_order.shape[:2], 2, 6, 2, 32, 2, 4).swapaxes(4, 5)
     return np.ascontiguousarray(twos), scale, rest.sum(axis=0).astype(np.int32), low.sum(axis=0).astype(np.int32)
 
@@ -127,12 +129,12 @@ def _half(device: Device, weights: Array, slope: Array, base: Array) -> Half:
 
 
 def _unit(most: float) -> np.float32:
-    """Return the power of 2 to multiply by before rounding what is at most this large, for sums of 32 of them."""
+    """Return the power of 2 by which to multiply numbers up to `most` before rounding, so that sums of 32 fit."""
     return np.float32(2.0 ** math.floor(25 - math.log2(max(most, 1e-30))))
 
 
 class Population(OnDevice):
-    """Chains whose spins are bits of words, [chain, word]."""
+    """Chains whose spins are stored as bits of words, [chain, word]."""
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
         super().__init__(plan, prepared, chains)
@@ -141,7 +143,7 @@ class Population(OnDevice):
         up, down = laid_out.up, laid_out.down
         work = (up.bands, down.bands), n, device.multiprocessors, device.shared_bytes
         self.groups = resident.groups(*work, device.has_warpgroups) or resident.groups(*work, False)
-        self.half_steps = 0  # that have been taken
+        self.half_steps = 0  # Number of half steps taken.
         if self.groups is None:
             self.words, self.rows = (up.words, down.words), n
         else:
@@ -153,7 +155,7 @@ class Population(OnDevice):
         self.gained = device.zeros((len(self.both), n), np.int64)
         self.rises = device.zeros((2, n), np.int64)
         self.clock = device.zeros((1,), np.int32)
-        self.again: Callable[[], None] | None = None  # some steps, over again
+        self.again: Callable[[], None] | None = None  # Launches _SPAN steps as a graph.
         if plan.chains.start is not None:
             rows = self.signed(plan.chains.start[chains.start : chains.stop])[:n]
             padded = np.pad(rows > 0, ((0, self.rows - n), (0, _INPUTS * self.words[0] - rows.shape[1])))
@@ -191,13 +193,13 @@ class Population(OnDevice):
             self._in_groups(self.groups, to_step)
             return
         halves = self._halves()
-        k, moves = self.step, min(to_step, self.plan.steps - 1)  # the last step only weighs
+        k, moves = self.step, min(to_step, self.plan.steps - 1)  # The last step has no move.
         spans = (moves - k) // _SPAN
-        if spans > 1:  # the same launches over and over are cheaper
+        if spans > 1:  # Launching a recorded graph is cheaper than single kernels.
             set_clock = self.device.kernel(STREAMED, _ANY, "set_clock")
             set_clock(1, 1, 0, self.clock, np.int32(0), np.int32(k))
             if self.again is None:
-                clock = self.clock  # without a hold on the population
+                clock = self.clock  # A local name, so that the graph holds no reference to the population.
 
                 def span() -> None:
                     for ahead in range(1, _SPAN + 1):
@@ -214,14 +216,14 @@ class Population(OnDevice):
                 half(None, np.int32(step))
 
     def _sums(self) -> tuple[Any, ...]:
-        """Return what the kernels add to."""
+        """Return the arguments to which the kernels add, with their units."""
         laid_out = self.prepared.laid_out
         gained = self.gained[0], None if self.joint is None else self.gained[1]
         sums = *gained, self.rises, self.weights, self.joint
         return laid_out.unit, laid_out.unit_v, *sums, np.int32(len(self.chains))
 
     def _in_groups(self, groups: resident.Groups, to_step: int) -> None:
-        """Launch all steps at once."""
+        """Launch all steps as one kernel."""
         laid_out, prepared, last = self.prepared.laid_out, self.prepared, self.plan.steps
         up, down, sides = laid_out.up, laid_out.down, prepared.address[20:]
         kernel = self.device.kernel(RESIDENT, {**laid_out.macros, **groups.macros}, "steps", at_once=True)
@@ -237,13 +239,13 @@ class Population(OnDevice):
         self.half_steps += 2 * (to_step - self.step)
 
     def _halves(self) -> list[Callable[[Any, np.int32], None]]:
-        """Return the launches of the two halves of a step, which is that of the clock and so many ahead."""
+        """Return functions that launch the halves of the step with number clock + ahead."""
         laid_out, prepared, n = self.prepared.laid_out, self.prepared, len(self.chains)
         keys, sides = prepared.address[:20], prepared.address[20:]
 
         def half(summed: int, of: Half, read: Any, drawn: Any, side: np.uint32) -> Any:
             tiles = of.out_words // 2
-            few = -(-n // _MANY[0]) * tiles < self.device.multiprocessors  # for all to have work
+            few = -(-n // _MANY[0]) * tiles < self.device.multiprocessors  # Smaller blocks use more of them.
             rows, halves, together = _FEW if few else _MANY
             cut = {"ROWS": rows, "HALVES": halves, "BLOCKS": together, "SUMMED": summed}
             kernel = self.device.kernel(STREAMED, {**laid_out.macros, **cut}, "half_step")
@@ -259,7 +261,7 @@ class Population(OnDevice):
         return [up, half(0, laid_out.down, self.h, self.v, sides[0])]
 
     def gathered(self) -> Array:
-        """Return what the kernel has added up, and the constants, [method, chain]."""
+        """Return the sums of the kernel plus the constants, [method, chain]."""
         return super().gathered() + self.device.download(self.gained) / float(self.prepared.laid_out.unit)
 
     def signed_states(self) -> Array:

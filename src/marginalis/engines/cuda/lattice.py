@@ -1,4 +1,4 @@
-"""Bipartite lattices of spins without fields and with couplings of one size: plans laid out for `lattice.cu`."""
+"""Bipartite lattices of spins with couplings ±J and no fields: arguments and populations of `lattice.cu`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from .population import OnDevice, Prepared, prepared, rows_of, words_of
 
 SOURCE = Path(__file__).with_name("lattice.cu")
 GATHER = Path(__file__).with_name("gather.cu")
-_MOST = MOST_NEIGHBOURS + 1  # places for |field|/|J|
-_DIGITS = 4  # classes of sites of one degree, at most
-_PLANES = 2 * 8 * _MOST * 16  # bytes of shared memory for the bits of thresholds
-_COUNTS = 32 * _DIGITS * 4  # for the classes of sites of one degree
-MOST_INSIDE = 200 << 10  # of states in shared memory
+_MOST = MOST_NEIGHBOURS + 1  # Number of possible values of |field|/|J|.
+_DIGITS = 4  # Largest number of classes of sites of one degree.
+_PLANES = 2 * 8 * _MOST * 16  # Bytes of shared memory for the bits of thresholds.
+_COUNTS = 32 * _DIGITS * 4  # Bytes of shared memory for the counts of sites of one degree by class.
+MOST_INSIDE = 200 << 10  # Largest number of bytes of states in shared memory.
 _SIGN = np.uint32(1 << 31)
-_WARPS = 56  # on a multiprocessor, at most
-_RESIDENT = 32  # of them, whose registers must have room
-_MOST_WARPS = 16  # of a block
-_TABLED = 1 << 16  # steps at most whose tables are made beforehand: up to 300 bytes for each
-_SECONDS = 1e-12  # of a site of a chain and a step, about
+_WARPS = 56  # Largest number of warps on a multiprocessor.
+_RESIDENT = 32  # Number of warps of a multiprocessor whose registers must fit.
+_MOST_WARPS = 16  # Largest number of warps of a block.
+_TABLED = 1 << 16  # Largest number of steps whose tables are made in advance, at up to 300 bytes each.
+_SECONDS = 1e-12  # Approximate time per chain, step and site.
 
 
 class LaidOut(NamedTuple):
@@ -37,12 +37,12 @@ class LaidOut(NamedTuple):
 
     macros: dict[str, object]
     arguments: tuple[Any, ...]  # The arguments that are the same for every launch.
-    order: NDArray[np.int64]  # sampled units as the kernel has them: by degree
+    order: NDArray[np.int64]  # Order of the sampled units in the kernel: by degree.
     sites: tuple[int, int]
-    besides: int  # bytes of shared memory besides the states of 32 chains
-    inside: bool  # whether these have room there
+    besides: int  # Bytes of shared memory besides the states of 32 chains.
+    inside: bool  # Whether the states of 32 chains fit into shared memory.
     coupling: float
-    tables: tuple[Any, Any] | None  # for all steps, unless these are too many
+    tables: tuple[Any, Any] | None  # Tables of all steps, or None if there are too many steps.
 
 
 def serves(plan: Plan) -> bool:
@@ -51,17 +51,18 @@ def serves(plan: Plan) -> bool:
 
 
 def _both_ways(weights: Any) -> tuple[Any, Any]:
-    """Couplings as lists of every sampled unit, and of every summed-out one."""
+    """Return couplings as lists per sampled unit, and as lists per summed-out unit."""
     rows = sp.csr_array(weights, copy=True)
     rows.eliminate_zeros()
     return rows, sp.csr_array(rows.T)
 
 
 def _tables(device: Device, plan: Plan, betas: Array, coupling: float) -> tuple[Any, Any]:
-    """Thresholds by step and |field|/|J|, and what sites are worth in it, as the CPU has that; nothing in the first.
+    """Return thresholds [step, |field|/|J|], and the contributions of sites to log-weights, as on the CPU.
 
-    By planes: coefficients by degree, of the products of the digits of a site's class. Else: by |field|/|J|; in single
-    precision whole numbers, and in the first place the number that all of them are multiplied by.
+    The contributions are zero in step 0. With draws by planes they are coefficients of the products of the digits of a
+    site's class, by degree. Otherwise they are listed by |field|/|J|, after their common unit; in single precision
+    they are whole numbers.
     """
     fields = betas[:, None] * (coupling * np.arange(_MOST + 1))
     if plan.placement.draws == "planes":
@@ -78,7 +79,7 @@ def _tables(device: Device, plan: Plan, betas: Array, coupling: float) -> tuple[
 
 
 def warps_of(device: Device, groups: int, shared: int, most: float) -> int:
-    """Return how many warps share 32 chains: more where there are few groups of chains, or little room for them."""
+    """Return how many warps share 32 chains: more if few groups of chains exist, or few fit on a multiprocessor."""
     together = max(1, min(device.shared_bytes // shared, -(-groups // device.multiprocessors), 32))
     warps = 1
     while 2 * warps * together <= _WARPS and warps < min(_MOST_WARPS, most):
@@ -87,12 +88,12 @@ def warps_of(device: Device, groups: int, shared: int, most: float) -> int:
 
 
 def bounds(warps: int) -> str:
-    """Return what a compiler is told of the registers that there are."""
+    """Return the launch bounds, which limit the registers per thread."""
     return f"__launch_bounds__({32 * warps},{max(1, _RESIDENT // warps)})"
 
 
 class Population(OnDevice):
-    """Chains whose spins are bits of words, [chain // 32, site]; a chain's place is that of its number."""
+    """Chains whose spins are stored as bits of words, [chain // 32, site]; a chain's bit is its number modulo 32."""
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
         super().__init__(plan, prepared, chains)
@@ -155,7 +156,7 @@ class Population(OnDevice):
         groups, (n, m) = self.room // 32, laid_out.sites
         shared = laid_out.besides + (4 * (n + m) if laid_out.inside else 0)
         warps = warps_of(device, groups, shared, max(n, m) / 32)
-        most = -(-max(n, m) // (32 * warps))  # sites of a thread
+        most = -(-max(n, m) // (32 * warps))  # Largest number of sites of a thread.
         macros = {
             **laid_out.macros,
             "BITS": max(2, (4 * -(-most // 4)).bit_length()),

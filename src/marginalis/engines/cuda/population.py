@@ -1,4 +1,4 @@
-"""What the populations of all kernels share: log-weights on the GPU, and launches of bounded length."""
+"""The common base of the populations of all kernels: log-weights on the GPU, and launches of bounded duration."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from ...gpu.device import Device
 from ...random import HIDDEN, KEY_STEPS, MASK, VISIBLE
 from ..plan import Plan
 
-_LAUNCH_SECONDS = 0.1  # so that an interrupt is prompt
-_STEP_SECONDS = 1e-6  # of one step, however few the chains
+_LAUNCH_SECONDS = 0.1  # Longest time between two waits for the GPU, so that interrupts are handled promptly.
+_STEP_SECONDS = 1e-6  # Shortest time of one step, for any number of chains.
 
 
 class Prepared(NamedTuple):
-    """What the populations of one plan share."""
+    """The common data of all populations of one plan."""
 
     device: Device
     betas: Any
-    differences: Any  # β_k − β_{k−1}
-    address: tuple[np.uint32, ...]  # of random numbers: the keys, and the two sides
-    constants: Array  # what the change to spins adds to every log-weight up to each step
-    offset: float  # a sampled unit is offset + scale·(what the kernel has)
+    differences: Any  # β_k − β_{k−1}.
+    address: tuple[np.uint32, ...]  # Parts of the addresses of random numbers: the keys, and the two sides.
+    constants: Array  # Contribution of the conversion to spins to every log-weight, up to each step.
+    offset: float  # A sampled unit is offset + scale·(its value in the kernel).
     scale: float
     bytes_per_chain: int
-    seconds: float  # of one chain·step, where the GPU is busy; a guess
-    laid_out: Any  # by each kernel in its own way
+    seconds: float  # Estimated time of one chain·step on a busy GPU.
+    laid_out: Any  # The arguments of the kernel, which differ between kernels.
 
 
 def prepared(plan: Plan, device: Device, path: Any, bytes_per_chain: int, seconds: float, laid_out: Any) -> Prepared:
-    """Gather what the populations of a plan share."""
+    """Return the common data of the populations of a plan."""
     dtype = real_type(plan)
     betas, differences = device.upload_all(plan.betas.astype(dtype), np.diff(plan.betas))
     sides = (HIDDEN, VISIBLE) if plan.path.is_turned else (VISIBLE, HIDDEN)
@@ -52,12 +52,12 @@ def prepared(plan: Plan, device: Device, path: Any, bytes_per_chain: int, second
 
 
 def real_type(plan: Plan) -> type:
-    """Return the kind of number that states and fields are made of."""
+    """Return the floating-point type of states and fields."""
     return np.float32 if plan.placement.precision == "single" else np.float64
 
 
 def round_keys(seed: int) -> tuple[np.uint32, ...]:
-    """Return the keys of the ten rounds of Philox, two by two, as the kernels take them."""
+    """Return the two keys of each of the ten rounds of Philox, as the kernels expect them."""
     pair = seed & MASK, seed >> 32
     return tuple(
         np.uint32((key + r * step) & MASK) for r in range(10) for key, step in zip(pair, KEY_STEPS, strict=True)
@@ -65,27 +65,27 @@ def round_keys(seed: int) -> tuple[np.uint32, ...]:
 
 
 def weight_grid(path: Any, couplings: Array, betas: Array) -> np.float64:
-    """Return what rounds by being added and taken away: to what steps add to log-weights, as fine as there is room for.
+    """Return a number that rounds increments of log-weights when it is added and subtracted again.
 
-    Multiples of a power of 2 have the same sum in any order.
+    The increments become multiples of a power of 2, as small as possible, whose sums are the same in any order.
     """
     most = sum(float(np.abs(x).sum()) for x in (path.slope_v, path.slope_h, couplings))
     return np.float64(np.ldexp(1.5, np.frexp(1.001 * most * max(1.0, np.abs(np.diff(betas)).sum()))[1]))
 
 
 class OnDevice(ABC):
-    """Chains on a GPU, all at the same step. AIS carries the weights of mAIS along, on the same path."""
+    """Chains on a GPU, all at the same step. AIS also computes the weights of mAIS for the same states."""
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
         self.plan, self.prepared, self.chains, self.step = plan, prepared, chains, 0
         self.device = prepared.device
         self.first = np.uint32(plan.chains.first + chains.start)
-        self.room = -(-len(chains) // 32) * 32  # chains in whole warps
-        # together, for there to be one journey back: processes that share a GPU wait for their turn at each
+        self.room = -(-len(chains) // 32) * 32  # Number of chains, rounded up to whole warps.
+        # Both kinds of weights are one array, to be downloaded in one transfer: processes that share a GPU queue for it.
         self.both = self.device.zeros((1 if plan.method != "ais" else 2, self.room), np.float64)
         self.weights, self.joint = self.both[0], None if plan.method != "ais" else self.both[1]
-        self._found: tuple[int, Array] | None = None  # a step, and the log-weights after it
-        self.fresh = 1  # the states are still to be drawn from the base
+        self._found: tuple[int, Array] | None = None  # A step, and the log-weights after it.
+        self.fresh = 1  # 1: the states are still to be drawn from the base.
         rate = max(prepared.seconds * len(chains), _STEP_SECONDS)
         self.stride = max(1, int(_LAUNCH_SECONDS / rate))
 
@@ -95,7 +95,7 @@ class OnDevice(ABC):
 
     @abstractmethod
     def signed_states(self) -> Array:
-        """States of the sampled side as the kernel has them, [chain, unit]; spins are ±1."""
+        """Return the states of the sampled side in the kernel's units, [chain, unit]; spins are ±1."""
 
     @abstractmethod
     def choose(self, ancestors: NDArray[np.int64]) -> None:
@@ -115,7 +115,7 @@ class OnDevice(ABC):
 
     @property
     def marginal_log_weights(self) -> Array:
-        """Return ln Λ, also where the plan is AIS."""
+        """Return ln Λ, also if the plan is AIS."""
         return self._weights()[0]
 
     def _weights(self) -> Array:
@@ -125,7 +125,7 @@ class OnDevice(ABC):
         return self._found[1]
 
     def gathered(self) -> Array:
-        """Return what the kernel has added up, and the constants, [method, chain]."""
+        """Return the sums of the kernel plus the constants, [method, chain]."""
         found: Array = self.device.download(self.both)[:, : len(self.chains)]
         found += self.prepared.constants[self.step]
         return found
@@ -135,22 +135,22 @@ class OnDevice(ABC):
         return self.prepared.offset + self.prepared.scale * self.signed_states()
 
     def signed(self, states: Array) -> Array:
-        """Return states of the model's units as the kernel has them, with rows for all that it carries along."""
+        """Return states converted to the kernel's units, with rows for padding chains."""
         rows = np.ones((self.room, states.shape[1]))
         rows[: len(states)] = (states - self.prepared.offset) / self.prepared.scale
         return rows
 
     def padded(self, ancestors: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return a chain to go on from for all that are carried along."""
+        """Return ancestors for all chains, including padding."""
         return np.pad(ancestors, (0, self.room - len(ancestors)))
 
 
 def words_of(rows: Array) -> NDArray[np.uint32]:
-    """Signs of rows [chain, unit] as bits, [unit, chain // 32]."""
+    """Return the signs of rows [chain, unit] as bits, [unit, chain // 32]."""
     return np.ascontiguousarray(np.packbits((rows > 0).T, axis=1, bitorder="little")).view(np.uint32)
 
 
 def rows_of(words: NDArray[np.uint32], chains: int) -> Array:
-    """Return the ±1 [chain, unit] that `words_of` makes words of."""
+    """Return the ±1 [chain, unit] of words; the inverse of `words_of`."""
     bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, count=chains, bitorder="little")
     return 2.0 * bits.T.astype(np.float64) - 1.0

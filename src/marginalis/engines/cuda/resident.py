@@ -1,4 +1,4 @@
-"""Which multiprocessors keep which weights of a large model, where all of them together have room for it."""
+"""The distribution of the weights of a large model among multiprocessors, if all of them together can hold it."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_BYTES = 6 * 32 * 16  # of the weights of 32 inputs into 32 units
-_OWN = 16 + 5 * 32 * 4  # of what else there is of 32 units
-_STEP = 16  # of a step
-_MANY = 256  # chains of a group from which on a warp alone takes 32 of them, and not 16
-_TEAMS = {True: 5, False: 4}  # at most, by whether the warps of each multiply together: as many as have room for sums
-_WARPS = {1: 2, 2: 4}  # of a team otherwise, by the sixteens of a warp: tiles of chains that it takes at a time
-_TOKENS = {1: 2, 2: 4}  # teams that multiply at a time: with 16 warps it is best left to them
+_BYTES = 6 * 32 * 16  # Bytes of the weights of 32 inputs into 32 units.
+_OWN = 16 + 5 * 32 * 4  # Bytes of the other data of 32 units.
+_STEP = 16  # Bytes of the data of a step.
+_MANY = 256  # From this many chains per group on, a single warp processes 32 chains at a time, and otherwise 16.
+_TEAMS = {True: 5, False: 4}  # Largest number of teams whose sums fit, by whether their warps multiply together.
+_WARPS = {1: 2, 2: 4}  # Warps of a team that do not multiply together, by the groups of 16 chains per warp.
+_TOKENS = {1: 2, 2: 4}  # Teams that may multiply at a time, by the groups of 16 chains per warp.
 
 
 class Groups(NamedTuple):
-    """Groups of blocks, each of which has all the weights."""
+    """Groups of blocks; the blocks of each group together hold all the weights."""
 
     number: int
-    size: int  # blocks of each
-    shares: tuple[NDArray[np.int32], NDArray[np.int32]]  # of each half step: [block, share, (word, from, to, at)]
-    inside: int  # weights that a block has, of 32 inputs into 32 units
-    together: bool  # whether the warps of a team multiply as one
-    halves: int  # chains of a warp, in sixteens
+    size: int  # Number of blocks of each group.
+    shares: tuple[NDArray[np.int32], NDArray[np.int32]]  # For each half step: [block, share, (word, from, to, at)].
+    inside: int  # Weights of a block, in units of 32 inputs into 32 units.
+    together: bool  # Whether the warps of a team multiply together.
+    halves: int  # Chains of a warp, in units of 16.
     teams: int
-    team: int  # its threads
-    tokens: int  # teams that multiply at a time
-    rows: int  # chains of a team at a time
-    words: tuple[int, int]  # that chains lie apart, on both sides
-    shared: int  # bytes of shared memory
+    team: int  # Number of threads of a team.
+    tokens: int  # Number of teams that may multiply at a time.
+    rows: int  # Number of chains that a team processes at a time.
+    words: tuple[int, int]  # Distance between chains in words, on both sides.
+    shared: int  # Bytes of shared memory.
 
     @property
     def macros(self) -> dict[str, object]:
-        """What the kernel is compiled for."""
+        """The macros with which the kernel is compiled."""
         together = 1 if self.together else None
         sizes = {"ROWS": self.rows, "HALVES": self.halves, "TEAMS": self.teams, "TEAM": self.team}
         return {**sizes, "TOKENS": self.tokens, "TOGETHER": together}
 
 
 def _deal(bands: NDArray[np.int32], loads: list[int]) -> tuple[list[list[int]], list[int]]:
-    """Deal words of units to blocks, the longest bands first, to those with the least to do (and the least before)."""
+    """Assign words of units to blocks, longest bands first, always to the block with the least work so far."""
     heap = [(0, before, block) for block, before in enumerate(loads)]
     dealt: list[list[int]] = [[] for _ in loads]
     own = [0] * len(loads)
@@ -67,7 +67,7 @@ def _shares(bands: NDArray[np.int32], dealt: list[list[int]], starts: list[int])
 
 
 def _by_twos(bands: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return bands that are whole numbers of two words, one at least."""
+    """Return bands extended to a positive even number of words."""
     first = bands[:, 0] // 2 * 2
     return np.stack([first, np.maximum(bands[:, 1] + 1, first + 2) // 2 * 2], axis=1)
 
@@ -75,15 +75,15 @@ def _by_twos(bands: NDArray[np.int32]) -> NDArray[np.int32]:
 def groups(
     bands: tuple[NDArray[np.int32], NDArray[np.int32]], chains: int, multiprocessors: int, room: int, together: bool
 ) -> Groups | None:
-    """Return how to cut the work up, or None where the weights do not fit.
+    """Return the best distribution of the work, or None if the weights do not fit.
 
-    `bands` are the first and the last word of inputs that matter for every 32 units of both half steps, `room` the
-    bytes of shared memory of a multiprocessor, `together` whether its warps can multiply as one.
+    `bands` are the ranges of words of inputs that are not zero for every 32 units of both half steps, `room` the bytes
+    of shared memory of a multiprocessor, and `together` whether its warps can multiply together.
     """
     best, found = float("inf"), None
     if together:
         bands = _by_twos(bands[0]), _by_twos(bands[1])
-    # chains so many words apart that those of a warp lie in different banks
+    # The distance between chains puts those of a warp into different memory banks.
     words_v, words_h = (2 * (-(-len(b) // 2) | 1) for b in (bands[1], bands[0]))
     total = _BYTES * sum(int((b[:, 1] - b[:, 0]).sum()) for b in bands)
     most = min(multiprocessors, multiprocessors * room // max(1, total), -(-chains // 16))
@@ -100,9 +100,9 @@ def groups(
         weights = _BYTES * max(starts) + _OWN * sum(x.shape[1] for x in shares) + 128
         bits = 4 * rows * max(words_v, words_h) + _STEP
         teams = min(_TEAMS[together], -(-share // rows), (room - weights - 16) // bits)
-        if teams < 1 or weights + _BYTES > room:  # what is read ahead goes past the last weights
+        if teams < 1 or weights + _BYTES > room:  # Prefetching reads past the last weights.
             continue
-        slow = (0.77 + 3.7 / (teams * warps)) * (1.2 if halves == 1 else 1.0)  # as measured
+        slow = (0.77 + 3.7 / (teams * warps)) * (1.2 if halves == 1 else 1.0)  # Measured relative time.
         seconds = slow * (max(loads_h) + max(loads_v)) * rows * -(-share // rows)
         if seconds < best:
             best = seconds

@@ -1,4 +1,4 @@
-"""Sparse bipartite graphs of spins, with any couplings and fields: plans laid out for `sites.cu`."""
+"""Sparse bipartite graphs of spins, with any couplings and fields: arguments and populations of `sites.cu`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from . import lattice
 from .population import Prepared, prepared, real_type, weight_grid
 
 SOURCE = Path(__file__).with_name("sites.cu")
-_MOST = 8  # neighbours of a site
-_SECONDS = 3e-12  # of a site of a chain and a step, about
+_MOST = 8  # Largest number of neighbours of a site.
+_SECONDS = 3e-12  # Approximate time per chain, step and site.
 
 
 class LaidOut(NamedTuple):
@@ -26,8 +26,8 @@ class LaidOut(NamedTuple):
     arguments: tuple[Any, ...]  # The arguments that are the same for every launch.
     grid: np.float64
     order: NDArray[np.int64]
-    sites: tuple[int, int]  # of both sides, in fours
-    inside: bool  # whether the states of 32 chains have room in shared memory
+    sites: tuple[int, int]  # Sites of both sides, rounded up to multiples of four.
+    inside: bool  # Whether the states of 32 chains fit into shared memory.
 
 
 def serves(plan: Plan) -> bool:
@@ -42,7 +42,7 @@ def serves(plan: Plan) -> bool:
 
 
 def _neighbours(into: Any, first: int, dtype: type) -> tuple[int, NDArray[np.uint32], np.ndarray]:
-    """Lists of the neighbours of every site and of the couplings to them, four or eight each, of sites in fours."""
+    """Return the length (four or eight) of the lists of every site's neighbours, these lists, and their couplings."""
     lengths = np.diff(into.indptr)
     most = 4 if lengths.max() <= 4 else 8
     places = np.repeat(np.arange(len(lengths)), lengths), np.arange(into.nnz) - np.repeat(into.indptr[:-1], lengths)
@@ -54,7 +54,7 @@ def _neighbours(into: Any, first: int, dtype: type) -> tuple[int, NDArray[np.uin
 
 
 class Population(lattice.Population):
-    """Chains whose spins are bits of words, [chain // 32, site]; a chain's place is that of its number."""
+    """Chains whose spins are stored as bits of words, [chain // 32, site]; a chain's bit is its number modulo 32."""
 
     @staticmethod
     def prepare(plan: Plan, device: Device) -> Prepared:

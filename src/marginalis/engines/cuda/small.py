@@ -1,4 +1,4 @@
-"""Small dense models of spins on two independent sides: plans laid out for `small.cu`."""
+"""Small dense models of spins on two independent sides: arguments and populations of `small.cu`."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ..plan import Plan
 from .population import OnDevice, Prepared, prepared, real_type, weight_grid
 
 SOURCE = Path(__file__).with_name("small.cu")
-_MOST_UNITS = 96  # of a side: products of as many factors in [1, 2] stay in range
-_MOST_BYTES = 96 << 10  # of tables for a thread per chain, which any GPU has in shared memory
-_FIVE = 5  # spins of such a table: its 32 numbers lie in as many banks
-_LONGEST = 8  # spins of a table for a warp per chain, if there is room
-_BLOCK = 128  # threads of a block, where each has a chain
-_WARPS = 16  # of a block at most, where each has a chain
-_BATCH = 8  # steps that a warp weighs together
-_SECONDS = 1e-13  # of a chain·step and coupling, about
+_MOST_UNITS = 96  # Largest number of units of a side; a product of as many factors in [1, 2] stays in range.
+_MOST_BYTES = 96 << 10  # Largest size of tables for one thread per chain; every supported GPU has this shared memory.
+_FIVE = 5  # Spins of a table for one thread per chain: its 32 numbers lie in 32 different banks.
+_LONGEST = 8  # Largest number of spins of a table for one warp per chain.
+_BLOCK = 128  # Threads of a block, with one thread per chain.
+_WARPS = 16  # Largest number of warps of a block, with one warp per chain.
+_BATCH = 8  # Steps whose weights a warp computes together.
+_SECONDS = 1e-13  # Approximate time per chain, step and coupling.
 
 
 class LaidOut(NamedTuple):
-    """What tables are made of, as each arrangement of threads wants them, when they are first used."""
+    """A plan as the data from which tables are made on first use, in the order of the threads of a chain."""
 
     path: SignedPath
     weights: Array
-    key: bytes  # all of that
+    key: bytes  # The model as bytes, the key under which tables are kept.
     macros: dict[str, object]
     grid: np.float64
 
@@ -54,13 +54,13 @@ def serves(plan: Plan) -> bool:
 
 
 def _widths(n: int, m: int, group: int) -> tuple[int, int]:
-    """Return the numbers of units of both sides, rounded up to what the threads of a chain take at a time."""
+    """Return the numbers of units of both sides, rounded up to what a chain's threads process at a time."""
     whole = 4 if group == 1 else 32
     return -(-n // whole) * whole, -(-m // whole) * whole
 
 
 def _states(inputs: int, spins: int) -> int:
-    """Return how many states the tables of all inputs have together, the last one for what is left."""
+    """Return the total number of states of the tables of all inputs; the last table has the remaining inputs."""
     tables = -(-inputs // spins)
     return (tables - 1 << spins) + (1 << (inputs - (tables - 1) * spins))
 
@@ -74,20 +74,20 @@ def _bytes(plan: Plan, n: int, m: int, group: int, spins: int) -> int:
 
 
 def _room(plan: Plan, n: int, m: int) -> int:
-    """Return the bytes of a warp's own: random words of two steps now and next, and what is still to be weighed."""
+    """Return the bytes of shared memory per warp, for random words and for weights that are still to be computed."""
     calls, parts = -(-n // 4) + -(-m // 4) * (2 if plan.method == "ais" else 1), 4 if plan.method == "ais" else 3
     return 1024 * -(-2 * calls // 32) + _BATCH * (32 * parts + 4) * np.dtype(real_type(plan)).itemsize
 
 
 def on_grid(weights: Array, bias: Array, digits: int) -> tuple[Array, Array]:
-    """Round couplings [input, unit] and biases to multiples of powers of 2 that make sums of all of them exact."""
+    """Round couplings [input, unit] and biases to multiples of powers of 2, so that all their sums are exact."""
     most = np.abs(weights).sum(axis=0) + np.abs(bias)
     grid = np.ldexp(1.0, np.frexp(1.001 * most)[1] - digits)
     return np.rint(weights / grid) * grid, np.rint(bias / grid) * grid
 
 
 def _tables(weights: Array, bias: Array, width: int, spins: int, last_first: bool) -> Array:
-    """Sums of some inputs for each of their states, [table, state, unit]; the first ones have the bias, too.
+    """Return sums over some inputs for each of their states, [table, state, unit]; the first table includes the bias.
 
     A bit of a state is set where a spin is down; the first spin has the lowest bit, or the highest one.
     """
@@ -95,13 +95,13 @@ def _tables(weights: Array, bias: Array, width: int, spins: int, last_first: boo
     parts = np.zeros((-(-inputs // spins), spins, width))
     parts.reshape(-1, width)[:inputs, :units] = weights
     signs = 1.0 - 2.0 * (np.arange(1 << spins)[:, None] >> np.arange(spins) & 1)
-    found: Array = signs @ (parts[:, ::-1] if last_first else parts)  # sums of exact numbers, in any order
+    found: Array = signs @ (parts[:, ::-1] if last_first else parts)  # These sums are exact in any order.
     found[0, :, :units] += bias
     return found
 
 
 def tables(path: SignedPath, weights: Array, group: int, spins: int, digits: int) -> Array:
-    """Return all the numbers of a model, one after the other; fields and slopes are sums of exact numbers."""
+    """Return all tables of a model and the base, concatenated; sums of their fields and slopes are exact."""
     n, m = weights.shape
     width_v, width_h = _widths(n, m, group)
     parts: list[Array] = []
@@ -114,24 +114,24 @@ def tables(path: SignedPath, weights: Array, group: int, spins: int, digits: int
         made = _tables(*on_grid(couplings, bias, digits), width, spins, last_first=group == 1)
         if group == 1:
             parts.append(made.transpose(0, 2, 1))
-        else:  # a round of units after the other; the last table has no states of inputs that are not there
+        else:  # The order is by rounds of units; the last table has only states of existing inputs.
             whole = made.reshape(-1, width)[: _states(len(couplings), spins)]
             parts += [whole[:, first : first + 32] for first in range(0, width, 32)]
     count = sum(x.size for x in parts)
-    numbers = np.zeros(-(-(count + width_v + width_h) // 4) * 4)  # whole 16 bytes
+    numbers = np.zeros(-(-(count + width_v + width_h) // 4) * 4)  # The length is a multiple of four numbers.
     np.concatenate([np.ravel(x) for x in parts], out=numbers[:count])
     numbers[count : count + n], numbers[count + width_v : count + width_v + m] = path.base_v, path.base_h
-    return numbers + 0.0  # a −0 would look like a negative field
+    return numbers + 0.0  # Adding 0 removes −0, which would count as a negative field.
 
 
 def threads_per_chain(n: int, m: int, chains: int, multiprocessors: int) -> int:
-    """Return how many threads advance one chain: a warp where there are few chains. The bits are the same."""
-    looked_up = n * -(-m // _FIVE) + m * -(-n // _FIVE)  # by a thread in a step
+    """Return how many threads advance one chain: a warp for few chains, else one. The results are identical."""
+    looked_up = n * -(-m // _FIVE) + m * -(-n // _FIVE)  # Look-ups of a thread in a step.
     return 32 if chains <= (40 + looked_up / 10) * multiprocessors else 1
 
 
 class Population(OnDevice):
-    """Chains whose sampled spins are bits of words, [word, chain]."""
+    """Chains whose sampled spins are stored as bits of words, [word, chain]."""
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
         super().__init__(plan, prepared, chains)
@@ -167,7 +167,7 @@ class Population(OnDevice):
         n, m = laid_out.weights.shape
         chains, kind = len(self.chains), real_type(self.plan)
         group, spins, room, block = threads_per_chain(n, m, chains, device.multiprocessors), _FIVE, 0, _BLOCK
-        if group > 1:  # as few waves of blocks as can be, all alike, one on each multiprocessor at a time
+        if group > 1:  # As few equal waves of blocks as possible, one block per multiprocessor at a time.
             waves = -(-chains // (device.multiprocessors * _WARPS))
             warps = min(_WARPS, -(-chains // (device.multiprocessors * waves)))
             room, block = _room(self.plan, n, m), 32 * warps
@@ -177,15 +177,13 @@ class Population(OnDevice):
             if not spins:
                 group, spins, room, block = 1, _FIVE, 0, _BLOCK
         digits = np.finfo(kind).nmant + 1
-        numbers = device.kept(  # the same for a run of other steps
+        numbers = device.kept(  # Runs with other steps use the same tables.
             ("small", n, m, group, spins, digits, laid_out.key),
             lambda: tables(laid_out.path, laid_out.weights, group, spins, digits).astype(kind),
         )
         count = len(numbers)
         bounds = f"__launch_bounds__({32 * _WARPS})" if group > 1 else None
-        if (
-            group == 1 and self.joint is not None
-        ):  # AIS takes more registers, which would leave room for too few threads
+        if group == 1 and self.joint is not None:  # AIS needs more registers, so that too few threads would fit.
             bounds = f"__launch_bounds__({_BLOCK},{512 // _BLOCK})"
         own = {"GROUP": group, "SPINS": spins, "NUMBERS": count, "ROOM_BYTES": room, "BATCH": _BATCH, "BOUNDS": bounds}
         shared = count * np.dtype(kind).itemsize + block // 32 * room
