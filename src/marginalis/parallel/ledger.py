@@ -15,8 +15,9 @@ import numpy as np
 SECONDS = 2.0  # Target duration of a part, in seconds.
 PER_WORKER = 1 / 100  # Seconds added to the target for every worker, so that the scheduler keeps up with large pools.
 LEAST = 1.0  # Seconds of the last parts, which are shorter so that all workers finish at about the same time.
-PATIENCE = 60.0  # A part is given to a second worker if it has been running for this many seconds
-OVERDUE = 10.0  # and for this many times its expected duration.
+# A second worker gets a part that has been running for PATIENCE seconds and for OVERDUE times its expected duration.
+PATIENCE = 60.0
+OVERDUE = 10.0
 MOST_LOSSES = 5  # A run fails if one part is lost more often than this, because then the part itself is the cause.
 _OPEN, _GIVEN, _DONE = 0, 1, 2
 
@@ -115,8 +116,8 @@ class Ledger:
         return fresh > 0
 
     def lose(self, part: range) -> bool:
-        """Note that one who had a part will not bring it; return False if that has happened to it too often."""
-        if part not in self._out:  # another has brought it
+        """Mark a part as lost by one of its workers; return False if that part has been lost too often."""
+        if part not in self._out:  # Another worker has finished it.
             return True
         self._out[part][1] -= 1
         if self._out[part][1] <= 0:

@@ -1,4 +1,4 @@
-"""The memory that this process may still take."""
+"""The memory that is still available to this process."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 
 _CGROUP = Path("/sys/fs/cgroup")
-_UNKNOWN = 4e9  # Bytes, on systems that do not say.
+_UNKNOWN = 4e9  # Assumed memory in bytes on systems that do not report it.
 
 
 def free_memory() -> float:
-    """Return the bytes of memory that are free, the limit of a container included."""
+    """Return the free memory in bytes, within the limit of the container, if there is one."""
     found = []
     with contextlib.suppress(ValueError, OSError, IndexError):
         for line in Path("/proc/meminfo").read_text().splitlines():

@@ -21,7 +21,7 @@ from ..checks import a_kind, shown, whole
 from .processes import Processes, WorkerDied
 from .tasks import Task, work
 
-Finished = queue.SimpleQueue  # of futures
+Finished = queue.SimpleQueue  # A queue of finished futures.
 MOST_WORKERS = 4096
 _KINDS = (
     "a number of processes, an executor, an object with map or submit, a Dask client, 'dask:' and its address, "

@@ -45,14 +45,15 @@ def ticker(progress: bool | Tick, label: str) -> Iterator[Tick]:
         stop()
 
 
-Bar = tuple[Callable[[float, str], None], Callable[[], None]]  # what shows fraction and words, what takes the bar away
+# A progress bar: a function that shows a fraction and a text, and one that removes the bar.
+Bar = tuple[Callable[[float, str], None], Callable[[], None]]
 
 
 _open: list[_Patient] = []  # The callbacks whose bars may be seen at this moment.
 
 
 def tell(text: str, *values: object) -> None:
-    """Say what is going on: to the log, as ``logger.info`` does, and beside the progress bar, if there is one."""
+    """Report the current activity to the log, as ``logger.info`` does, and beside the progress bar, if there is one."""
     logger.info(text, *values)
     for patient in _open:
         patient.say(text % values)

@@ -42,7 +42,7 @@ def share_out(
     digest, data = packed(job)
     finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
     flying: dict[Any, range] = {}
-    requests: Counter[range] = Counter()  # of the job, by part
+    requests: Counter[range] = Counter()  # Number of requests for the job, by part.
     total, looked = max(1, ledger.total), time.monotonic()
 
     def task_of(part: range) -> Task:

@@ -47,7 +47,7 @@ class Reply(NamedTuple):
     seconds: float = 0.0
     lacks_job: bool = False
     result: Any = None
-    part: range | None = None  # of the job that the result is of
+    part: range | None = None  # The part of the job that the result belongs to.
 
 
 _jobs: OrderedDict[str, Job] = OrderedDict()

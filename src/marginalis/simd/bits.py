@@ -1,6 +1,6 @@
-"""Logic on vectors of words: 32 chains to a word, a bit each.
+"""Logic on vectors of words, which hold one bit for each of 32 chains.
 
-Any function of three bits is one instruction where there is AVX-512, and a few elsewhere.
+With AVX-512 any function of three bits is one instruction; otherwise it takes a few.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WORDS = ir.VectorType(_I32, LANES)
 
 
 def _of_three(function: Callable[[int, int, int], int]) -> Any:
-    """Return the function of three vectors that is this one bit by bit."""
+    """Return the function of three vectors that applies `function` to each bit."""
     table = [function(i >> 2 & 1, i >> 1 & 1, i & 1) & 1 for i in range(8)]
 
     @intrinsic
@@ -46,9 +46,9 @@ def _of_three(function: Callable[[int, int, int], int]) -> Any:
 
 parity = _of_three(lambda a, b, c: a ^ b ^ c)
 majority = _of_three(lambda a, b, c: a + b + c >> 1)
-plus_product = _of_three(lambda a, b, c: a ^ b & c)  # modulo two
+plus_product = _of_three(lambda a, b, c: a ^ b & c)  # a + b·c modulo two.
 or_both = _of_three(lambda a, b, c: a | b & c)
-less_so_far = _of_three(lambda a, b, less: b if a ^ b else less)  # a < b, where `less` says so of the bits below
+less_so_far = _of_three(lambda a, b, less: b if a ^ b else less)  # a < b, given the result `less` for the lower bits.
 same_so_far = _of_three(lambda a, b, same: same & (1 ^ a ^ b))
 
 

@@ -1,4 +1,4 @@
-"""Compiled kernels and their cache on disk, which may be stale, spoiled or impossible without any harm."""
+"""Compiled kernels and their cache on disk; a stale, damaged or missing cache only costs compilation time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger("marginalis")
 
 _PATIENCE = 0.8  # Seconds of compilation before it is announced.
 _PACKAGE = Path(__file__).parents[1]
-# Every file that kernels are made of or read constants from; a test follows their imports.
+# All files that contain code or constants of kernels; a test checks them against the imports.
 _OTHERS = (
     "exact/contraction_kernel.py",
     "exact/kernel.py",
@@ -40,17 +40,18 @@ SOURCES = zlib.crc32(b"".join(path.read_bytes() for path in FILES))
 
 
 class _Files(IndexDataCacheFile):
-    """Data files named for what is in them: Numba counts, and two processes at once may give two kernels one number."""
+    """Data files named by a hash of their key: Numba numbers them, so concurrent processes may use a number twice."""
 
     def save(self, key: Any, data: Any) -> None:
         digest = hashlib.sha256(repr(key).encode()).digest()
         name = self._data_name(int.from_bytes(digest[:8], "big"))
         self._save_data(name, data)
-        self._save_index({**self._load_index(), key: name})  # of two at once one is forgotten, and compiled again
+        # If two processes save at once, one entry is lost, and its kernel is compiled again.
+        self._save_index({**self._load_index(), key: name})
 
 
 class _Cache(FunctionCache):
-    """Numba's cache, which looks only at the date and size of a function's own file, and raises what it meets."""
+    """Numba's cache, extended to check all source files (Numba checks the function's own) and to ignore all errors."""
 
     def __init__(self, function: Callable) -> None:
         super().__init__(function)
@@ -64,7 +65,7 @@ class _Cache(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             found = super().load_overload(sig, target_context)
-        except Exception as error:  # a file cut short may raise anything
+        except Exception as error:  # A truncated file may raise anything.
             logger.debug("kernel cache: %r", error)
             found = None
         if found is None:  # Numba compiles the kernel now.
@@ -86,7 +87,7 @@ class _Cache(FunctionCache):
                     self._start_afresh()
 
     def _start_afresh(self) -> None:
-        """An index that cannot be read is in the way of a new one."""
+        """Delete an index that cannot be read, because it prevents saving."""
         try:
             self.flush()
         except Exception as error:
@@ -99,13 +100,13 @@ def _announce() -> None:
 
 
 def kernel(**options: Any) -> Callable[[Callable], Any]:
-    """Return a decorator like ``njit``, for functions that release the GIL and are kept on disk if that works."""
+    """Return a decorator like ``njit``, for functions that release the GIL and are cached on disk if possible."""
 
     def compiled(function: Callable) -> Any:
         dispatcher = njit(nogil=True, **options)(function)
         try:
             dispatcher._cache = _Cache(function)
-        except (AttributeError, OSError, RuntimeError) as error:  # compilation is off, or there is no place for it
+        except (AttributeError, OSError, RuntimeError) as error:  # Compilation is off, or no directory is writable.
             logger.debug("kernel cache: %r", error)
         return dispatcher
 

@@ -1,4 +1,4 @@
-"""What the kernels share: random bits by address, and the Boltzmann factor of a field."""
+"""Random bits by address, and the Boltzmann factor of a field, for all kernels."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .vector import minus_absolute, splat
 
 CALLED = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 INLINE = {**CALLED, "forceinline": True}
-TILE = 4  # units per Philox call
-FLUSH = 16  # tiles per logarithm: a product of 64 factors in [1, 2] stays in float32 range
+TILE = 4  # Units per call of Philox.
+FLUSH = 16  # Tiles per logarithm; a product of 64 factors in [1, 2] stays in the range of float32.
 _M0, _M1 = (np.uint64(m) for m in MULTIPLIERS)
 _W0, _W1 = (np.uint64(w) for w in KEY_STEPS)
 LOW, WORD = np.uint64(MASK), np.uint64(32)
@@ -23,10 +23,10 @@ TWICE_LOG2_E = 2.0 / math.log(2.0)
 
 @njit(**INLINE)
 def philox(chain, step, group, side, k0, k1):
-    """Philox-4x32-10 at the counters (chain, step, group, side); only `chain` differs between lanes.
+    """Return Philox-4x32-10 at the counters (chain, step, group, side); only `chain` differs between lanes.
 
-    The first two rounds are spelled out: what is the same in all lanes is scalar there, and the two
-    products that depend on the chain alone leave the loops over steps and units.
+    The first two rounds are unrolled: values that are the same in all lanes are scalars there, and the compiler moves
+    the two products that depend only on the chain out of the loops over steps and units.
     """
     p0 = (evens_first(chain) & LOW) * _M0
     s1 = group * _M1
@@ -58,5 +58,5 @@ def philox(chain, step, group, side, k0, k1):
 
 @njit(**INLINE)
 def boltzmann(a):
-    """e = exp(−2|a|)."""
+    """Return exp(−2|a|)."""
     return exp2_nonpositive(minus_absolute(a) * TWICE_LOG2_E)

@@ -1,4 +1,4 @@
-"""Functions of vectors: powers of two, logarithms, spins from random bits. Lanes never mix."""
+"""Functions of vectors: powers of two, logarithms, spins from random bits. Lanes are independent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .vector import LANES, Vector, broadcast, call, constant, float_format
 _I32 = ir.IntType(32)
 llvm.initialize_native_asmparser()
 _features = llvm.get_host_cpu_features()
-# Of the processor that Numba compiles for, which need not be all that this one has.
+# Whether Numba compiles for AVX-512; its target may have fewer features than the processor.
 HAS_AVX512 = (
     config.CPU_NAME in (None, "host")
     and config.CPU_FEATURES is None
@@ -28,7 +28,7 @@ HAS_AVX512 = (
 
 
 def polynomial(builder: Any, x: Any, coefficients: Any) -> Any:
-    """Horner's rule, lowest coefficient first."""
+    """Return a polynomial by Horner's rule; coefficients start with the lowest."""
     *rest, value = (constant(x.type, float(c)) for c in coefficients)
     for c in reversed(rest):
         value = call(builder, "fma", value, x, c)
@@ -36,7 +36,7 @@ def polynomial(builder: Any, x: Any, coefficients: Any) -> Any:
 
 
 def _exp2_coefficients(degree: int, low: float) -> Any:
-    """Near-minimax polynomial for 2^x on [low, low + 1], lowest coefficient first."""
+    """Return the coefficients, lowest first, of a near-minimax polynomial for 2^x on [low, low + 1]."""
     fit = np.polynomial.Chebyshev.interpolate(np.exp2, degree, domain=[low, low + 1.0])
     return fit.convert(kind=np.polynomial.Polynomial).coef
 
@@ -47,13 +47,13 @@ SMALL = 0.5
 
 @intrinsic
 def exp2_nonpositive(typingctx: Any, x: Any) -> Any:
-    """2^x for x ≤ 0; what would be subnormal comes out as the smallest normal number."""
+    """Return 2^x for x ≤ 0; subnormal results are replaced by the smallest normal number."""
     return x(x), lambda context, builder, sig, args: _exp2_nonpositive(builder, args[0])
 
 
 @intrinsic
 def times_exp2(typingctx: Any, e: Any, x: Any) -> Any:
-    """e·2^x in single precision for 0 ≤ x ≤ SMALL, as e + e·x·q(x): the smaller x, the smaller the error."""
+    """Return e·2^x in single precision for 0 ≤ x ≤ SMALL, as e + e·x·q(x), whose error decreases with x."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         e, x = args
@@ -78,7 +78,7 @@ def _exp2_nonpositive(builder: Any, x: Any) -> Any:
 
 
 def _exp2_avx512(builder: Any, x: Any, degree: int) -> Any:
-    """2^x = 2^floor(x) · 2^(x − floor(x)) with the two instructions made for it."""
+    """Return 2^x = 2^floor(x) · 2^(x − floor(x)) by two special instructions."""
     full, default = ir.Constant(ir.IntType(16), -1), _I32(4)
 
     def instruction(name: str, second: Any) -> Any:
@@ -89,13 +89,13 @@ def _exp2_avx512(builder: Any, x: Any, degree: int) -> Any:
             cgutils.get_or_insert_function(builder.module, function, name), (first, second, x, full, default)
         )
 
-    fraction = instruction("reduce", _I32(1))(x)  # 1: round towards −∞
+    fraction = instruction("reduce", _I32(1))(x)  # The argument 1 means rounding towards −∞.
     return instruction("scalef", x)(polynomial(builder, fraction, _exp2_coefficients(degree, 0.0)))
 
 
 @intrinsic
 def log(typingctx: Any, x: Any) -> Any:
-    """Natural logarithm of positive normal numbers: x = 2^n·m, ln m = 2 artanh((m−1)/(m+1))."""
+    """Return the natural logarithm of positive normal numbers: x = 2^n·m, ln m = 2 artanh((m−1)/(m+1))."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         (x,) = args
@@ -113,14 +113,14 @@ def log(typingctx: Any, x: Any) -> Any:
     return x(x), emit
 
 
-_CENTRE = 3.75  # of the variable (x − c)/(x + c) in which erfcx is a polynomial; others need higher degrees.
+_CENTRE = 3.75  # The c of the variable (x − c)/(x + c) of the polynomial of erfcx; it minimizes the degree.
 _ERFCX_DEGREE = {32: 10, 64: 22}
 
 
 @cache
 def _erfcx_coefficients(degree: int) -> Any:
-    """Near-minimax polynomial for (1 + 2x)·erfcx(x) in (x − c)/(x + c), lowest coefficient first."""
-    from scipy.special import erfcx  # imported here: it takes a while to load
+    """Return the coefficients, lowest first, of a near-minimax polynomial for (1 + 2x)·erfcx(x) in (x − c)/(x + c)."""
+    from scipy.special import erfcx  # Imported here because it is slow to load.
 
     def scaled(t: Any) -> Any:
         x = _CENTRE * (1.0 + t) / (1.0 - t)
@@ -132,7 +132,7 @@ def _erfcx_coefficients(degree: int) -> Any:
 
 @intrinsic
 def erfcx(typingctx: Any, x: Any) -> Any:
-    """exp(x²)·erfc(x) for x ≥ 0."""
+    """Return exp(x²)·erfc(x) for x ≥ 0."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         (x,) = args
@@ -148,7 +148,7 @@ def erfcx(typingctx: Any, x: Any) -> Any:
 
 
 def _halves(builder: Any, words: Any, place: int) -> Any:
-    """Return the low (0) or high (1) 32 bits of words in the order of `evens_first`, in the order of the lanes."""
+    """Return the low (0) or high (1) 32 bits, in the order of the lanes, of words in the order of `evens_first`."""
     halves = ir.VectorType(_I32, LANES)
     if not HAS_AVX512:
         return builder.trunc(builder.lshr(words, constant(words.type, 32 * place)) if place else words, halves)
@@ -162,21 +162,22 @@ def _halves(builder: Any, words: Any, place: int) -> Any:
 
 @intrinsic
 def low_half(typingctx: Any, words: Any) -> Any:
-    """Return the low 32 bits of words in the order of `evens_first`, in the order of the lanes."""
+    """Return the low 32 bits, in the order of the lanes, of words in the order of `evens_first`."""
     return Vector(types.uint32)(words), lambda context, builder, sig, args: _halves(builder, args[0], 0)
 
 
 @intrinsic
 def high_half(typingctx: Any, words: Any) -> Any:
-    """The same of the high 32 bits."""
+    """Return the high 32 bits, in the order of the lanes, of words in the order of `evens_first`."""
     return Vector(types.uint32)(words), lambda context, builder, sig, args: _halves(builder, args[0], 1)
 
 
 @intrinsic
 def evens_first(typingctx: Any, words: Any) -> Any:
-    """Return words in the order in which their halves are put together fastest: with AVX-512 those of even lanes first.
+    """Return words in the order in which their halves are extracted fastest: with AVX-512 those of even lanes first.
 
-    16 words of 64 bits are two registers there; of one the low halves, of the other the high halves are in place then.
+    With AVX-512, 16 words of 64 bits fill two registers; in this order, extracting the low or high halves of all words
+    shifts only one of the two.
     """
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -187,13 +188,13 @@ def evens_first(typingctx: Any, words: Any) -> Any:
 
 
 def uniform_of(builder: Any, word: Any, vector: Any) -> Any:
-    """(w + ½)/2^32 of 32 random bits w."""
+    """Return (w + ½)/2^32 for 32 random bits w."""
     return call(builder, "fma", builder.uitofp(word, vector), constant(vector, 2.0**-32), constant(vector, 2.0**-33))
 
 
 @intrinsic
 def draw_spin(typingctx: Any, a: Any, e: Any, word: Any) -> Any:
-    """sign(a) with probability 1/(1+e), else −sign(a), where e = exp(−2|a|); `word` is 32 random bits."""
+    """Return sign(a) with probability 1/(1+e), else −sign(a), where e = exp(−2|a|); `word` is 32 random bits."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         a, e, word = args
@@ -224,7 +225,7 @@ def accept(typingctx: Any, gain: Any, top: Any, bottom: Any, word: Any) -> Any:
 
 @intrinsic
 def below_zero(typingctx: Any, x: Any) -> Any:
-    """−|x| in single precision with AVX-512: one instruction, which LLVM does not take apart where |x| is used."""
+    """Return −|x| in single precision by one AVX-512 instruction, which LLVM does not split where |x| is used, too."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         (x,) = args
@@ -236,13 +237,13 @@ def below_zero(typingctx: Any, x: Any) -> Any:
 
 @intrinsic
 def select(typingctx: Any, mask: Any, x: Any, y: Any) -> Any:
-    """Return x where the mask holds, else y."""
+    """Return x where the mask is true, else y."""
     return x(mask, x, y), lambda context, builder, sig, args: builder.select(*args)
 
 
 @intrinsic
 def rise(typingctx: Any, now: Any, before: Any, slope: Any, per_step: Any) -> Any:
-    """(|now| − |before|)·per_step, where now − before = slope/per_step; no cancellation for like signs."""
+    """Return (|now| − |before|)·per_step, where now − before = slope/per_step; equal signs cause no cancellation."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         now, before, slope = args[:3]

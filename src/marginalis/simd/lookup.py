@@ -1,8 +1,8 @@
-"""Sums of spins by looking them up: sixteen chains at once, four spins at a time.
+"""Weighted sums of spins from look-up tables, for sixteen chains at once and four spins at a time.
 
-Four spins have sixteen sums ±w0 ±w1 ±w2 ±w3 with four weights. These are one register, and one permute finds every
-chain its own: its four spins, as bits, say where (bit 3 is the first spin, 1 is down). Weights and sums are integers
-of 32 bits, so a sum does not depend on the order of its parts.
+Four spins have sixteen sums ±w0 ±w1 ±w2 ±w3 with four weights. These fit into one register, and one permute selects
+the sum of every chain; the index is the four spins as bits (bit 3 is the first spin, and 1 is down). Weights and sums
+are integers of 32 bits, so a sum does not depend on the order of its terms.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from numba.extending import intrinsic
 
 from .vector import ALIGNMENT, LANES, Vector, broadcast, call, float_format
 
-SPINS = 4  # in a table of LANES entries
-COLUMNS = 4  # sums of the same spins that are taken side by side
+SPINS = 4  # Number of spins of a table of LANES entries.
+COLUMNS = 4  # Sums over the same spins that are computed side by side.
 _I32 = ir.IntType(32)
 _WORDS = ir.VectorType(_I32, LANES)
 
 
 @intrinsic
 def table_of(typingctx: Any, up: Any, w0: Any, w1: Any, w2: Any, w3: Any) -> Any:
-    """Return the sums at every index: `up` is that of four spins up, the others are what each adds if it is down."""
+    """Return the sums for every index: `up` is that of four spins up, and w0 … w3 are the changes for spins down."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         total = broadcast(builder, args[0])
@@ -37,15 +37,15 @@ def table_of(typingctx: Any, up: Any, w0: Any, w1: Any, w2: Any, w3: Any) -> Any
 
 
 def lookups(blocks: int) -> Any:
-    """Return a function that adds up table entries for so many blocks of chains side by side."""
+    """Return a function that adds up table entries for `blocks` blocks of chains side by side."""
 
     @intrinsic
     def add_up(typingctx: Any, tables: Any, at: Any, count: Any, index: Any, first: Any, step: Any, sums: Any,
                into: Any, stride: Any, more: Any) -> Any:  # fmt: skip
-        """Add the entries that `index` finds in `count` tables for each of COLUMNS sums, for every block of chains.
+        """Add the entries at the given indices of `count` tables to each of COLUMNS sums, for every block of chains.
 
-        Tables lie from `at`, [table][column]; the indices of block b from first + b·step, [table]; its sums from
-        into + b·stride, [column]. These start from zero unless there are `more` than these tables.
+        The tables [table][column] start at `at`, the indices [table] of block b at first + b·step, and its sums
+        [column] at into + b·stride. The sums start from zero unless `more` is true.
         """
 
         def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -102,7 +102,7 @@ def _permute(builder: Any, table: Any, index: Any) -> Any:
 
 @intrinsic
 def looked_up(typingctx: Any, table: Any, index: Any) -> Any:
-    """Return each lane's entry of a table of LANES words, or bytes; its index is below LANES, of the same kind."""
+    """Return each lane's entry of a table of LANES words or bytes; indices are below LANES and of the same type."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         if table.elem == types.uint32:
@@ -116,7 +116,7 @@ def looked_up(typingctx: Any, table: Any, index: Any) -> Any:
 
 @intrinsic
 def entry_of(typingctx: Any, table: Any, at: Any, registers: Any, index: Any) -> Any:
-    """Return each lane's entry of a table of numbers that fills so many registers, from position `at`."""
+    """Return each lane's entry of a table of numbers that fills `registers` registers, from position `at`."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         kind = ir.FloatType() if table.dtype == types.float32 else _I32
@@ -137,7 +137,7 @@ def entry_of(typingctx: Any, table: Any, at: Any, registers: Any, index: Any) ->
 
 @intrinsic
 def as_words(typingctx: Any, x: Any) -> Any:
-    """Return bytes as words."""
+    """Return bytes converted to words."""
     return Vector(types.uint32)(x), lambda context, builder, sig, args: builder.zext(args[0], _WORDS)
 
 
@@ -154,18 +154,18 @@ def drawn(typingctx: Any, threshold: Any, likelier: Any, word: Any) -> Any:
 
 @intrinsic
 def as_numbers(typingctx: Any, sums: Any, like: Any) -> Any:
-    """Return signed sums as numbers of the kind of `like`."""
+    """Return signed sums converted to the type of `like`."""
     return like(sums, like), lambda context, builder, sig, args: builder.sitofp(args[0], args[1].type)
 
 
 @intrinsic
 def draw_bit(typingctx: Any, bits: Any, a: Any, e: Any, u: Any) -> Any:
-    """Append a spin to the bits: sign(a) with probability 1/(1+e), as `draw_spin` has it; 1 is down."""
+    """Append a spin to the bits, drawn as in `draw_spin`: sign(a) with probability 1/(1+e); 1 is down."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         bits, a, e, u = args
         integers, _, _ = float_format(a.type)
-        against = builder.fsub(call(builder, "fma", u, e, u), e)  # negative if so
+        against = builder.fsub(call(builder, "fma", u, e, u), e)  # Negative if the spin is set against its field.
         down = builder.xor(builder.bitcast(against, integers), builder.bitcast(a, integers))
         return _appended(builder, bits, down)
 

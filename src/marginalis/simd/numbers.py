@@ -1,4 +1,4 @@
-"""Uniform and normal numbers from random bits, and comparisons. Lanes never mix."""
+"""Uniform and normal numbers from random bits, and comparisons. Lanes are independent."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .vector import Vector, call, constant, fma
 
 @intrinsic
 def uniform(typingctx: Any, word: Any, like: Any) -> Any:
-    """(w + ½)/2^32 from the low 32 bits w of a word, as numbers of the kind of `like`."""
+    """Return (w + ½)/2^32 from the low 32 bits w of a word, in the type of `like`."""
     return like(word, like), lambda context, builder, sig, args: uniform_of(builder, args[0], args[1].type)
 
 
 @intrinsic
 def nearer_tail(typingctx: Any, word: Any, like: Any) -> Any:
-    """Return the smaller of u and 1 − u, as exact as floats of its size are, and the sign of u − ½."""
+    """Return the smaller of u and 1 − u, with full relative accuracy, and the sign of u − ½."""
     both = types.UniTuple(like, 2)
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -51,11 +51,11 @@ def same(typingctx: Any, x: Any, y: Any) -> Any:
 
 @intrinsic
 def square_root(typingctx: Any, x: Any) -> Any:
-    """√x."""
+    """Return √x."""
     return x(x), lambda context, builder, sig, args: call(builder, "sqrt", args[0])
 
 
-# Wichura, Algorithm AS 241, Applied Statistics 37, 477 (1988): highest coefficient first
+# Coefficients of Wichura, Algorithm AS 241, Applied Statistics 37, 477 (1988), highest first.
 _NEAR_TOP = (
     2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
     1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0,
@@ -87,9 +87,9 @@ def _horner(x, c):
 
 @njit(**INLINE)
 def normal(word, like):
-    """Standard normal number: the inverse of its distribution function at the uniform of a word.
+    """Return a standard normal number: the inverse of the distribution function at the uniform of a word.
 
-    Of 32 bits none is so near 0 or 1 that the third branch of the algorithm is needed.
+    A uniform of 32 bits is never so close to 0 or 1 that the third branch of the algorithm is needed.
     """
     p, sign = nearer_tail(word, like)
     return sign * tail_quantile(p)
@@ -97,7 +97,7 @@ def normal(word, like):
 
 @njit(**INLINE)
 def tail_quantile(p):
-    """Return z ≥ 0 beyond which a standard normal number is with probability p ≤ 1/2."""
+    """Return the z ≥ 0 that a standard normal number exceeds with probability p ≤ 1/2."""
     q = p - 0.5
     r = fma(q * q, -1.0, 0.180625)
     near = q * (_horner(r, _NEAR_TOP) / _horner(r, _NEAR_BOTTOM))

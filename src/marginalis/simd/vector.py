@@ -1,9 +1,9 @@
 """A vector of LANES chains as a Numba value.
 
-Inside a jitted function ``load`` yields LANES numbers at once and ``+ - *`` act on all of them, so a kernel
-reads like scalar code while its accumulators stay in SIMD registers; nothing is left to an auto-vectoriser.
-LLVM splits the vectors into whatever registers the machine has. Lanes never mix: what a lane computes does
-not depend on which lane it is, nor on what the others do.
+Inside a compiled function ``load`` returns LANES numbers at once, and ``+ - *`` act on all of them. A kernel therefore
+reads like scalar code while its accumulators stay in SIMD registers, independently of the auto-vectorizer. LLVM splits
+the vectors into the registers of the machine. Lanes are independent: the result of a lane depends neither on its number
+nor on the other lanes.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def call(builder: Any, name: str, *args: Any) -> Any:
 
 
 def float_format(vector: Any) -> tuple[ir.VectorType, int, int]:
-    """Integer vector type, mantissa bits and lowest normal exponent of a float vector."""
+    """Return the integer vector type, mantissa bits and lowest normal exponent of a float vector type."""
     if isinstance(vector.element, ir.FloatType):
         return ir.VectorType(_I32, LANES), 23, -126
     return ir.VectorType(ir.IntType(64), LANES), 52, -1022
@@ -91,7 +91,7 @@ def float_format(vector: Any) -> tuple[ir.VectorType, int, int]:
 
 
 def _operator(op: Any, on_float: Callable | None, on_int: Callable | None) -> None:
-    """Teach Numba `op` for two vectors, or a vector and a scalar."""
+    """Define `op` in Numba for two vectors, or a vector and a scalar."""
 
     @infer_global(op)
     class _Typing(AbstractTemplate):
@@ -134,7 +134,7 @@ _operator(operator.rshift, None, lambda b, x, y: b.lshr(x, y))
 
 @intrinsic
 def load(typingctx: Any, array: Any, index: Any) -> Any:
-    """LANES elements from flat position `index` (a multiple of LANES) of an aligned contiguous array."""
+    """Return LANES elements from flat position `index` (a multiple of LANES) of an aligned contiguous array."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         pointer = _pointer(context, builder, sig, args)
@@ -145,7 +145,7 @@ def load(typingctx: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def scalar(typingctx: Any, array: Any, index: Any) -> Any:
-    """Return one element, from a flat position known not to be negative."""
+    """Return one element, from a flat position that must not be negative."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         kind = _IR[array.dtype] if array.dtype in _IR else context.get_data_type(array.dtype)
@@ -175,7 +175,7 @@ def _pointer(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 
 def _element(context: Any, builder: Any, sig: Any, args: Any, kind: Any) -> Any:
-    """Return the pointer to the element of an array at a flat index; LLVM's pointers do not know their types."""
+    """Return a pointer to the element of an array at a flat index, of type `kind`; LLVM's pointers have no type."""
     data = context.make_array(sig.args[0])(context, builder, args[0]).data
     return builder.gep(data, [context.cast(builder, args[1], sig.args[1], types.intp)], source_etype=kind)
 
@@ -188,7 +188,7 @@ def splat(typingctx: Any, scalar: Any) -> Any:
 
 @intrinsic
 def lane_numbers(typingctx: Any) -> Any:
-    """0, 1, …, LANES−1 as uint64."""
+    """Return 0, 1, …, LANES−1 as uint64."""
     return Vector(types.uint64)(), lambda context, builder, sig, args: ir.Constant(
         _ir_type(types.uint64), list(range(LANES))
     )
@@ -196,7 +196,7 @@ def lane_numbers(typingctx: Any) -> Any:
 
 @intrinsic
 def fma(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
-    """x·y + z with one rounding; scalars are spread over the lanes."""
+    """Return x·y + z with one rounding; scalars are repeated in all lanes."""
     vector = next(t for t in (x, y, z) if isinstance(t, Vector))
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -207,13 +207,13 @@ def fma(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
 
 @intrinsic
 def absolute(typingctx: Any, x: Any) -> Any:
-    """|x|."""
+    """Return |x|."""
     return x(x), lambda context, builder, sig, args: call(builder, "fabs", args[0])
 
 
 @intrinsic
 def minus_absolute(typingctx: Any, x: Any) -> Any:
-    """−|x|."""
+    """Return −|x|."""
     return x(x), lambda context, builder, sig, args: builder.fneg(call(builder, "fabs", args[0]))
 
 

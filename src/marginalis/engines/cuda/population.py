@@ -81,7 +81,7 @@ class OnDevice(ABC):
         self.device = prepared.device
         self.first = np.uint32(plan.chains.first + chains.start)
         self.room = -(-len(chains) // 32) * 32  # Number of chains, rounded up to whole warps.
-        # Both kinds of weights are one array, to be downloaded in one transfer: processes that share a GPU queue for it.
+        # Both kinds of weights are one array, for a single transfer: processes that share a GPU queue for transfers.
         self.both = self.device.zeros((1 if plan.method != "ais" else 2, self.room), np.float64)
         self.weights, self.joint = self.both[0], None if plan.method != "ais" else self.both[1]
         self._found: tuple[int, Array] | None = None  # A step, and the log-weights after it.
