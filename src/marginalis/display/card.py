@@ -9,9 +9,10 @@ import marginalis
 
 from .words import escaped, printable
 
-_LONGEST = 20  # lines of a short text
+# Largest number of lines of a short text.
+_LONGEST = 20
 _WARNING = "warning: "
-# Colours of text and ground are the notebook's own, light or dark; so is the font.
+# The notebook's own font and colours of text and background are used, so that light and dark themes work.
 _STYLE = (
     "<style>"
     ".marginalis{display:inline-flex;flex-wrap:wrap;gap:.4em 1.6em;align-items:center;max-width:60em;"
@@ -26,20 +27,20 @@ _STYLE = (
 
 
 class Displayed:
-    """What shows itself by its short text, and in a notebook by a card: never by its arrays.
+    """Base class of values that are displayed by a short text, and in a notebook by a card, without their arrays.
 
-    The text is that of `str`, its middle left out if that is long. Its first line is the headline of the card, and
+    The text is that of `str`; the middle of a long text is left out. The first line is the headline of the card, and
     lines that begin with "warning: " are coloured.
     """
 
-    _is_table = False  # whether the text is one, whose columns want a font of equal widths
+    _is_table = False  # Whether the text is a table, which needs a monospaced font.
 
     def summary(self) -> str:
         """Return the text that `print` shows."""
         return str(self)
 
     def plot(self, **options: Any) -> Any:
-        """Return the figure of `marginalis.plots` that shows this; its options are passed on."""
+        """Return the figure of `marginalis.plots` for this value; the options are passed on."""
         return marginalis.plots.draw(self, **options)
 
     def __repr__(self) -> str:
@@ -52,16 +53,16 @@ class Displayed:
         return card(self._headline() or plain.pop(0), plain, said, self._sketch(), self._is_table)
 
     def _headline(self) -> str:
-        """Return the first line of the card, if it is not that of the text."""
+        """Return the headline of the card if it differs from the first line of the text, else an empty text."""
         return ""
 
     def _sketch(self) -> str:
-        """Return a thumbnail, if there is something to see."""
+        """Return a thumbnail, or an empty text."""
         return ""
 
 
 def card(head: str, lines: Sequence[str], warnings: Sequence[str] = (), sketch: str = "", table: bool = False) -> str:
-    """Return a card: a headline, of which what follows three spaces is smaller, other lines, warnings, a thumbnail."""
+    """Return a card: a headline (smaller after three spaces), other lines, warnings and a thumbnail."""
     value, *rest = (escaped(part) for part in head.split("   "))
     text = f"<b>{value}</b>" + "".join(f" &nbsp; {part}" for part in rest if part)
     if table:
@@ -73,7 +74,7 @@ def card(head: str, lines: Sequence[str], warnings: Sequence[str] = (), sketch: 
 
 
 def _shortened(lines: Sequence[str]) -> list[str]:
-    """Return the lines, or the first and the last of too many."""
+    """Return the lines; if there are too many, only the first and the last ones."""
     if len(lines) <= _LONGEST:
         return list(lines)
     half = _LONGEST // 2

@@ -1,4 +1,4 @@
-"""Pages of HTML that need nothing else: style and pictures are inside, and what comes from outside is escaped."""
+"""Self-contained pages of HTML, with style and pictures inside and all text escaped."""
 
 from __future__ import annotations
 
@@ -53,29 +53,29 @@ summary { cursor: pointer; color: var(--link); }
 
 
 def page(title: str, parts: Iterable[str]) -> bytes:
-    """Return a whole page."""
+    """Return a page of HTML, encoded."""
     head = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<link rel="icon" href="data:,">'  # a browser would ask for one
+        '<link rel="icon" href="data:,">'  # An empty icon saves a request of the browser.
         f"<title>{escaped(title)}</title><style>{_STYLE}</style></head><body>"
     )
     return "\n".join([head, *parts, "</body></html>\n"]).encode(errors="replace")
 
 
 def section(name: str, title: str, *parts: str) -> str:
-    """Return a part of a page that a link can lead to."""
+    """Return a section of a page, with `name` as the target of links."""
     return "\n".join([f'<section id="{escaped(name)}"><h2>{escaped(title)}</h2>', *parts, "</section>"])
 
 
 def definitions(facts: Mapping[str, Any]) -> str:
-    """Return names and what they stand for."""
+    """Return a list of names with their values."""
     pairs = (f"<dt>{escaped(str(k))}</dt><dd>{escaped(str(v))}</dd>" for k, v in facts.items())
     return f"<dl>{''.join(pairs)}</dl>"
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows under headings in words; cells that compare with a printed value are coloured."""
+    """Return a table of rows under readable headings; cells that compare with a printed value are coloured."""
     keys = list(dict.fromkeys(key for row in rows for key in row))
     words = {key for key in keys if any(isinstance(row.get(key), str) for row in rows)}
     head = "".join(f"<th{_left(key in words)}>{escaped(heading(key))}</th>" for key in keys)
@@ -94,7 +94,7 @@ def _cell(key: str, row: Mapping[str, Any], words: bool) -> str:
 
 
 def machine() -> dict[str, str]:
-    """Return date, versions and machine, for the record."""
+    """Return the date, the versions of packages and the machine, for the record."""
     packages = [f"{name} {version(name)}" for name in ("numpy", "scipy", "numba")]
     return {
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -1,4 +1,4 @@
-"""Thumbnails: small SVG pictures without axes, which need no library and look right on light and dark ground."""
+"""Thumbnails: small SVG pictures without axes, made without a plotting library, for light and dark backgrounds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..checks import Array
 from .words import escaped
 
 WIDTH, HEIGHT = 180, 56
-# Okabe and Ito's colours, which the colour-blind can tell apart
+# The colours of Okabe and Ito, which colour-blind readers can distinguish.
 RED, BLUE, GREEN, PURPLE, ORANGE = "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00"
 COLOURS = (RED, BLUE, GREEN, PURPLE, ORANGE)
 _BINS = 36
@@ -19,13 +19,13 @@ _BINS = 36
 def histogram(
     *samples: Array, at: Sequence[float] = (), span: tuple[float, float] | None = None, about: str = ""
 ) -> str:
-    """Return bars for one or two samples on one scale, lines at some places, and a shaded interval."""
+    """Return a histogram of one or two samples, with lines at the values `at` and a shaded interval `span`."""
     known = [x[np.isfinite(x)] for x in (np.asarray(sample, dtype=np.float64).ravel() for sample in samples)]
     known = [x for x in known if x.size]
     if not known:
         return ""
     low, high = min(float(x.min()) for x in known), max(float(x.max()) for x in known)
-    if not high - low > 1e-12 * max(1.0, abs(low)):  # all the same, but for rounding
+    if not high - low > 1e-12 * max(1.0, abs(low)):  # All values are equal up to rounding.
         low, high = low - 0.5, high + 0.5
     parts = []
     if span is not None and np.isfinite(span).all():
@@ -33,7 +33,7 @@ def histogram(
         parts.append(_box(left, 0.0, max(1.0, right - left), HEIGHT, RED, 0.25))
     for x, colour in zip(known, (BLUE, ORANGE), strict=False):
         counts = np.histogram(x, bins=_BINS, range=(low, high))[0]
-        tall = np.log1p(counts) / np.log1p(counts.max()) * (HEIGHT - 4)  # few chains decide: they must be seen
+        tall = np.log1p(counts) / np.log1p(counts.max()) * (HEIGHT - 4)  # The log scale shows bins of few chains.
         wide = WIDTH / _BINS
         parts += [_box(k * wide, HEIGHT - t, wide - 0.5, t, colour, 0.85) for k, t in enumerate(tall) if t]
     for x in _scaled(np.array([place for place in at if low <= place <= high]), low, high, WIDTH):
@@ -42,13 +42,13 @@ def histogram(
 
 
 def line(x: Array, y: Array, reach: Array | None = None, about: str = "") -> str:
-    """Return a line through the points, and a band of ± `reach` about it."""
+    """Return a line through the points with a band of ± `reach` around it."""
     keep = np.isfinite(x) & np.isfinite(y)
     order = np.argsort(x[keep], kind="stable")
     x, y = x[keep][order], y[keep][order]
     if not len(x):
         return ""
-    pick = np.unique(np.linspace(0, len(x) - 1, WIDTH // 2).round().astype(np.int64))  # more cannot be told apart
+    pick = np.unique(np.linspace(0, len(x) - 1, WIDTH // 2).round().astype(np.int64))  # More are not visible.
     x, y = x[pick], y[pick]
     around = np.zeros(len(x)) if reach is None else np.nan_to_num(reach[keep][order][pick], posinf=0.0)
     low, high = float((y - around).min()), float((y + around).max())
@@ -64,7 +64,7 @@ def line(x: Array, y: Array, reach: Array | None = None, about: str = "") -> str
 
 
 def _scaled(x: Array, low: float, high: float, size: float) -> Array:
-    """Return places between 0 and `size` of values between `low` and `high`, in the middle if these are the same."""
+    """Return values scaled from `low` … `high` to 0 … `size`, or size/2 if `low` equals `high`."""
     return (x - low) / (high - low) * size if high > low else np.full(len(x), size / 2)
 
 

@@ -1,4 +1,4 @@
-"""Names and numbers as people read them; files and JSON keep their keys."""
+"""Readable names and numbers for display; files and JSON keep their keys."""
 
 from __future__ import annotations
 
@@ -22,36 +22,39 @@ _HEADINGS = {
     "experiments": "RBMs",
     "cpu_seconds": "CPU seconds",
 }
-_ERRORS = {"mean": "stderr", "median": "stderr", "error": "error_stderr"}  # the column that has the standard error
-_FAR = 3.0  # standard errors
+# The columns that hold the standard errors of other columns.
+_ERRORS = {"mean": "stderr", "median": "stderr", "error": "error_stderr"}
+# Deviations of more standard errors than this are highlighted.
+_FAR = 3.0
 
 
-_LAYOUT = "\n\xa0"  # characters that lay a text out, beside those that can be printed
+# Characters for layout, allowed in addition to printable ones.
+_LAYOUT = "\n\xa0"
 
 
 def printable(text: str) -> str:
-    """Return a text with ``?`` for what a terminal or browser would obey or reorder: labels come from anywhere."""
+    """Return a text with ``?`` for control characters, which labels from any source may contain."""
     return "".join(c if c.isprintable() or c in _LAYOUT else "?" for c in text)
 
 
 def escaped(text: str) -> str:
-    """Return a text for a page of HTML."""
+    """Return a text escaped for a page of HTML."""
     return escape(printable(text))
 
 
 def method_name(method: str) -> str:
-    """Return a method as the paper spells it; any other name as it is."""
+    """Return a method in the paper's spelling, and any other name unchanged."""
     name, mark, rest = method.partition("+")
     return _METHODS[name] + mark + rest.upper() if name in _METHODS else method
 
 
 def heading(key: str) -> str:
-    """Return the heading of a column, in words."""
+    """Return the readable heading of a column."""
     return _HEADINGS.get(key, key.replace("_", " "))
 
 
 def cell_text(key: str, value: Any, row: Mapping[str, Any] | None = None) -> str:
-    """Return a cell of a table, with as many digits as mean something: two of its standard error, if the row has it."""
+    """Return the text of a cell, rounded to two digits of its standard error if the row has one."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float):
@@ -77,7 +80,7 @@ def _compares(key: str) -> bool:
 
 
 def decimals(error: float) -> int:
-    """Decimals that show two significant digits of the error."""
+    """Return the number of decimals that shows two significant digits of the error."""
     if not 0.0 < error < math.inf:
         return 6
     return min(12, max(0, 1 - math.floor(math.log10(error))))

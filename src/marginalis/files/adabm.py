@@ -1,7 +1,7 @@
 """Potts parameters of adabmDCA: lines ``J i j a b value`` and ``h i a value``, states as letters or numbers.
 
-P(x) ∝ exp(Σ_i h_i(x_i) + Σ_{i<j} J_ij(x_i, x_j)). Every site has every state that the file names. Sites are numbered
-from 0 or from 1, without gaps; so are states that are numbers.
+P(x) ∝ exp(Σ_i h_i(x_i) + Σ_{i<j} J_ij(x_i, x_j)). Every site has all states that occur in the file. Sites are numbered
+from 0 or from 1 without gaps, and so are states that are numbers.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def parse_adabm(text: str) -> MRF:
 
 
 def _in_order(words: set[str]) -> dict[str, int]:
-    """Number the states from 0: letters in the order of the alphabet, numbers in theirs."""
+    """Return the states numbered from 0, with letters in alphabetical and numbers in numerical order."""
     if all(word.isdecimal() and len(word) < 7 for word in words):
         order = _numbered({int(word) for word in words}, "state")
         return {word: order[int(word)] for word in words}
@@ -68,7 +68,7 @@ def _in_order(words: set[str]) -> dict[str, int]:
 
 
 def _numbered(found: set[int], what: str) -> dict[int, int]:
-    """Return the place of each number, or raise a ValueError if they leave one out: its parameters are missing."""
+    """Return the place of each number, or raise a ValueError if a number, and so its parameters, is missing."""
     first = min(found)
     if first > 1 or max(found) - first >= len(found):
         missing = next(i for i in range(min(first, 1), max(found)) if i not in found)

@@ -1,4 +1,4 @@
-"""Archives of arrays from strangers: headers are looked at before data are read, and nothing is unpickled."""
+"""Archives of arrays from untrusted sources: headers are checked before data are read, and nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ import numpy as np
 
 from ..checks import memory, one_line, open_file
 
-MAX_BYTES = 8 << 30  # of all arrays of a file, uncompressed; and no more than a share of the memory
-_SHARE = 8  # what is made from the arrays takes several times their size
-_EXPANSION = 100  # of a large compressed file: one that grows by more holds next to nothing
+# Largest total size, in bytes, of the uncompressed arrays of a file.
+MAX_BYTES = 8 << 30
+# The arrays may take this fraction, 1/8, of the memory, since a model takes several times their size.
+_SHARE = 8
+# Largest ratio of uncompressed to compressed size; a file with a larger ratio has almost no content.
+_EXPANSION = 100
 
 
 class Header(NamedTuple):
-    """What an array in a file says about itself."""
+    """The shape, order and type of an array, as its header in a file claims."""
 
     shape: tuple[int, ...]
     fortran: bool
@@ -35,7 +38,7 @@ class Header(NamedTuple):
 
 
 def limit() -> int:
-    """Bytes of arrays that are read from a file at most."""
+    """Return the largest total size of the arrays of a file, in bytes."""
     return min(MAX_BYTES, memory() // _SHARE)
 
 
@@ -45,9 +48,9 @@ def read_arrays(
     words: Sequence[str] = (),
     check: Callable[[dict[str, Header]], None] | None = None,
 ) -> dict[str, Any]:
-    """Read the named arrays that an archive holds, of numbers or of one text each.
+    """Read those of the named arrays that an archive holds; each holds numbers or one text.
 
-    All headers are compared with the archive first, and with each other by `check`.
+    All headers are first compared with the size of the archive, and with each other by `check`.
     """
     with open_file(path, limit()) as file:
         try:
@@ -61,7 +64,7 @@ def read_arrays(
                 return {key: _member(archive, key, members[key], text) for key, text in found.items()}
         except (ValueError, OSError, MemoryError):
             raise
-        except Exception as error:  # zip, deflate and header parsers each fail in their own ways
+        except Exception as error:  # Damaged files raise many types of errors.
             raise ValueError(f"is not a readable npz archive ({error})") from None
 
 
@@ -84,12 +87,12 @@ def _member(archive: zipfile.ZipFile, key: str, info: zipfile.ZipInfo, text: boo
 
 
 def _check_sizes(headers: dict[str, Header], file_size: int) -> None:
-    """Refuse arrays that would not fit, and archives that are small only because they hold the same over again."""
+    """Raise a ValueError if arrays do not fit into memory or are far larger than the compressed archive."""
     sizes = {key: max(x.bytes, 8 * x.size) for key, x in headers.items()}
     total = sum(sizes.values())
     if total > limit():
         raise ValueError(f"holds {total / 2**30:.1f} GiB of arrays; the limit is {limit() / 2**30:.1f} GiB")
-    variables = sum(sizes.get(key, 0) for key in ("visible_bias", "hidden_bias"))  # which cost more than weights
+    variables = sum(sizes.get(key, 0) for key in ("visible_bias", "hidden_bias"))  # A bias costs more than a weight.
     if total > _EXPANSION * file_size and (total > 64 << 20 or variables > 4 << 20):
         raise ValueError(f"expands to {total / 2**20:.0f} MiB, over {_EXPANSION} times its size: save it uncompressed")
 
@@ -103,7 +106,7 @@ def _read_header(file: IO[bytes], key: str, size: int, text: bool) -> Header:
         header = Header(*read_header(file))
         if not all(type(n) is int and n >= 0 for n in header.shape) or len(header.shape) > 32:
             raise ValueError("bad shape")
-    except Exception:  # the header is Python source from a stranger, and its parser raises all sorts of errors
+    except Exception:  # The header is untrusted Python source, and its parser raises many types of errors.
         raise ValueError(f"key {key!r} is not a valid array") from None
     dtype = header.dtype
     if dtype.hasobject:

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and checked before the work that fills them."""
+"""Files that are written whole or not at all, and checks before a run that they can be written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _unfinished: set[Path] = set()
 
 
 def check_writable(path: str | Path) -> None:
-    """Raise a ValueError now if `path` cannot be written later."""
+    """Raise a ValueError if `path` cannot be written."""
     try:
         place = _place(path)
         if place.exists() and not os.access(place, os.W_OK):
@@ -31,7 +31,7 @@ def _named(path: str | Path) -> str:
 
 
 def make_folder(folder: Path, *names: str) -> None:
-    """Make a folder for files of these names, or raise a ValueError if one of them cannot be written there."""
+    """Make a folder for files of these names, or raise a ValueError if one of the files cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -41,7 +41,7 @@ def make_folder(folder: Path, *names: str) -> None:
 
 
 def write_whole(path: str | Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write beside `path`, then rename: nothing half-written is ever seen there. Links are followed."""
+    """Write to a temporary file beside `path` and rename it, so that `path` is never incomplete; follow links."""
     check_writable(path)
     place = _place(path)
     try:
@@ -54,18 +54,18 @@ def write_whole(path: str | Path, write: Callable[[IO[bytes]], object]) -> None:
 
 
 def remove_unfinished() -> None:
-    """Remove what is being written just now, in a process that is about to be left at once."""
+    """Remove unfinished temporary files, in a process that is about to exit immediately."""
     for temporary in list(_unfinished):
-        with suppress(OSError):  # Windows removes no open file
+        with suppress(OSError):  # Windows does not remove open files.
             temporary.unlink()
 
 
 @contextmanager
 def _beside(place: Path) -> Iterator[Path]:
-    """Give an empty file beside `place`; it is gone afterwards, whatever happens."""
+    """Yield an empty file beside `place`, and remove it afterwards in any case."""
     temporary = place.parent / f".marginalis-{os.urandom(8).hex()}"
     try:
-        _unfinished.add(temporary)  # before it is there: an interrupt may come at any moment
+        _unfinished.add(temporary)  # This comes before the file is created, since an interrupt may follow at once.
         with open(temporary, "xb"):
             pass
         yield temporary
@@ -75,11 +75,11 @@ def _beside(place: Path) -> Iterator[Path]:
 
 
 def _place(path: str | Path) -> Path:
-    """Return where `path` leads through links: to a regular file, or to nothing yet."""
+    """Return the path behind all links, which is a regular file or does not exist yet."""
     if not os.fspath(path):
         raise FileNotFoundError(2, "the name of the file is empty")
     try:
-        mode = os.stat(path).st_mode  # loops of links and overlong names fail here
+        mode = os.stat(path).st_mode  # Loops of links and overlong names fail here.
     except FileNotFoundError:
         return Path(path).resolve()
     if stat.S_ISDIR(mode):

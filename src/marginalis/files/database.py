@@ -1,7 +1,6 @@
-"""SQLite files that lose nothing: whole pieces of work or none of them, by one run or by several at a time.
+"""SQLite files for the results of one run or of several runs at the same time.
 
-What is written at once is there as a whole or not at all, whenever a run is killed. A damaged file is a ValueError,
-a disk that fails an OSError.
+Each write is atomic, also if the run is killed. A damaged file raises a ValueError, and a failing disk an OSError.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ from typing import Any
 
 from .. import __version__
 
-_OUTSIDE = (  # what is wrong is not the file
+# Error codes of SQLite whose cause is not the content of the file.
+_OUTSIDE = (
     *(sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY),
     *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN),
 )
@@ -26,22 +26,22 @@ _SETTINGS = {"settings": "(name TEXT PRIMARY KEY, value TEXT NOT NULL)"}
 
 
 class Database:
-    """A file with some tables, and the settings of those who write to it."""
+    """A file with some tables and the settings of the runs that write to it."""
 
     kind = "store of results"
-    other = "choose another --out"  # what to do about a file that is of no use
+    other = "choose another --out"  # The advice at the end of messages about an unusable file.
     format = 1
-    synchronous = "FULL"  # what is written is on the disk before the run goes on
+    synchronous = "FULL"  # Data are on the disk before the run continues.
 
     def __init__(self, path: Path, tables: Mapping[str, str], later: tuple[str, ...] = ()) -> None:
-        """`tables` are the columns of each; an older file may lack those named in `later`."""
+        """Open or create a file; `tables` maps names to columns, and older files may lack the tables in `later`."""
         self.path, self._tables, self._later = path, {**_SETTINGS, **tables}, later
         self._lock = threading.Lock()
         try:
             self._db = self._connect()
             self._file = self._identity()
             self._make_tables()
-        except (sqlite3.Error, UnicodeError) as error:  # SQLite quotes damaged names as they are
+        except (sqlite3.Error, UnicodeError) as error:  # Messages of SQLite may quote damaged names.
             raise ValueError(f"{path} is not a {self.kind}: {error}") from None
 
     def _connect(self) -> sqlite3.Connection:
@@ -50,19 +50,19 @@ class Database:
         return db
 
     def _make_tables(self) -> None:
-        """Make the tables of a new file, or find them as they were made."""
+        """Make the tables of a new file, or check those of an old one."""
         wanted = {name: f"CREATE TABLE {name} {columns}" for name, columns in self._tables.items()}
         had = dict(self._db.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"))
         old = {name: wanted[name] for name in self._later} | had
         if had and any("".join(str(old.get(name)).split()) != "".join(sql.split()) for name, sql in wanted.items()):
             raise ValueError(f"{self.path} is not a {self.kind}: its tables are other ones")
         self._db.execute("PRAGMA journal_mode=WAL")
-        with self.access("BEGIN IMMEDIATE") as db:  # all at once: another run may be looking
+        with self.access("BEGIN IMMEDIATE") as db:  # Another run may read the file.
             for sql in wanted.values():
                 db.execute(sql.replace("TABLE", "TABLE IF NOT EXISTS", 1))
 
     def begin(self, wanted: Mapping[str, Mapping[str, Any]], resume: bool) -> None:
-        """Claim runs by name: new ones, or resumed with the same settings; else say what differs."""
+        """Register runs by name, as new or resumed with the same settings; raise a ValueError if settings differ."""
         with self.access("BEGIN IMMEDIATE") as db:
             if db.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
                 raise self.damage("a part of the file is spoilt")
@@ -96,7 +96,7 @@ class Database:
         return {"format": self.format, "version": __version__, **settings}
 
     def damage(self, what: object) -> ValueError:
-        """Return the error that says what is wrong with the file."""
+        """Return the error for a damaged file."""
         return ValueError(f"{self.path} is damaged: {what}; {self.other}")
 
     def _identity(self) -> tuple[int, int]:
@@ -104,7 +104,7 @@ class Database:
         return found.st_dev, found.st_ino
 
     def _check_there(self) -> None:
-        """Raise an OSError if the file has been taken away: SQLite would go on writing to what nobody can find."""
+        """Raise an OSError if the file was removed; SQLite would continue to write to the removed file."""
         try:
             there = self._identity() == self._file
         except OSError:
@@ -114,7 +114,7 @@ class Database:
 
     @contextmanager
     def access(self, begin: str, fresh: bool = False) -> Iterator[sqlite3.Connection]:
-        """All that is written inside, or none of it; what is read is of one moment. Other processes wait."""
+        """Run a transaction: writes are atomic, reads are consistent, and other processes wait."""
         try:
             with self._lock, closing(self._connect()) if fresh else nullcontext(self._db) as db:
                 self._check_there()

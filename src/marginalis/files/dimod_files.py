@@ -1,6 +1,6 @@
-"""Binary quadratic models of dimod: its JSON (schema 3.0.0) and its COO text.
+"""Binary quadratic models of dimod, as JSON (schema 3.0.0) and as COO text.
 
-Both hold costs, terms of E itself, so that fields and couplings change sign on the way.
+Both formats hold costs, that is, terms of E, so fields and couplings change sign.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def has_vartype(text: str) -> bool:
 
 
 def parse_coo(text: str) -> MRF:
-    """Return the model of a COO text: ``i i`` and a linear bias, ``i j`` and a quadratic one."""
+    """Return the model of a COO text, whose lines are ``i i`` and a linear bias or ``i j`` and a quadratic bias."""
     header = _HEADER.search(text)
     if header is None:
         raise ValueError("has lines of three numbers, but no line '# vartype=SPIN' or '# vartype=BINARY'")
@@ -110,7 +110,7 @@ def parse_coo(text: str) -> MRF:
 
 
 def write_dimod_json(model: MRF | FactorModel, path: str | Path) -> None:
-    """Write a model of spins or binaries as ``BinaryQuadraticModel.from_serializable`` reads it."""
+    """Write a model of spins or binaries in the form that ``BinaryQuadraticModel.from_serializable`` reads."""
     form = quadratic_form(model, None, "a dimod file")
     links = sp.coo_array(form.couplings)
     document = {
@@ -146,7 +146,7 @@ def _plain(label: Any) -> Any:
 
 
 def write_coo(model: MRF | FactorModel, path: str | Path) -> None:
-    """Write a model of spins or binaries without a constant, with its whole numbers as labels."""
+    """Write a model of spins or binaries without a constant, whose labels are whole numbers."""
     form: Quadratic = quadratic_form(model, None, "a COO file")
     if form.offset:
         raise ValueError(f"a COO file cannot hold the constant {-form.offset:g} of the energy; write .json")
@@ -162,5 +162,5 @@ def write_coo(model: MRF | FactorModel, path: str | Path) -> None:
 
 
 def _decimal(x: float) -> str:
-    """Return all digits without an exponent, which dimod's reader does not know."""
+    """Return all digits without an exponent, which dimod's reader does not accept."""
     return np.format_float_positional(x + 0.0, trim="-")

@@ -1,4 +1,4 @@
-"""Aligned sequences in FASTA format: rows of states, a column per site, as the package rbms numbers the letters."""
+"""Aligned sequences in FASTA format as rows of states, a column per site, numbered as in the package rbms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ..checks import shown
 
-# Letters in the order of their states: DNA, RNA, proteins. The first that has all letters of a file is taken.
+# Letters in the order of their states, for DNA, RNA and proteins; the first one with all letters of a file is used.
 ALPHABETS = ("-ACGT", "-ACGU", "-ACDEFGHIKLMNPQRSTVWY")
 
 

@@ -1,7 +1,8 @@
-"""HDF5 files from strangers, read in a process of its own: links are not followed, shapes are checked before data.
+"""HDF5 files from untrusted sources, read in a child process; links are not followed, and shapes are checked first.
 
-A file in which a few bytes are wrong can make the HDF5 library loop without end, take all memory or crash. It does so
-in `hdf5_child`, which has limits of memory and processor time and is ended after a time; all that becomes a ValueError.
+A few damaged bytes can make the HDF5 library loop endlessly, take all memory or crash. The library therefore runs in
+`hdf5_child`, which has limits of memory and processor time and is ended after a timeout. All such failures raise a
+ValueError.
 """
 
 from __future__ import annotations
@@ -26,14 +27,17 @@ from .archive import limit
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 _CHILD = Path(__file__).with_name("hdf5_child.py")
-_SECONDS = 3.0  # Processor time that reading a small file may take; it takes a few hundredths of a second.
-_BYTES_PER_SECOND = 10 << 20  # Speed at which a large file is read at least.
-_PATIENCE = 10.0  # How many times that time may pass on the clock: disks and other processes may be slow.
+# Limit of the processor time, in seconds, for a small file, which takes a few hundredths of a second.
+_SECONDS = 3.0
+# Least speed at which a large file must be read, in bytes per second.
+_BYTES_PER_SECOND = 10 << 20
+# Ratio of the limits of wall-clock and processor time, since disks and other processes may be slow.
+_PATIENCE = 10.0
 _START = "import runpy, sys; sys.path[:] = {path!r}; runpy.run_path({script!r}, run_name='__main__')"
 
 
 class _Reader:
-    """A process that reads one file after the other; it ends with this one."""
+    """A child process that reads one file after the other."""
 
     def __init__(self) -> None:
         start = _START.format(path=[x for x in sys.path if isinstance(x, str)], script=str(_CHILD))
@@ -46,10 +50,10 @@ class _Reader:
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
         )
         self.is_late = False
-        self.is_ready = True  # whether every request so far has got its answer
+        self.is_ready = True  # Every request so far has been answered.
 
     def ask(self, seconds: float, verb: str, *arguments: Any) -> Any:
-        """Return the answer to a request; an array arrives as its shape and its bytes."""
+        """Return the answer to a request; an array is sent as its shape and its bytes."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         clock = threading.Timer(seconds, self._too_late)
@@ -71,7 +75,7 @@ class _Reader:
             return found
         except (EOFError, BrokenPipeError):
             code = self._process.wait()
-            slow = self.is_late or code in (-24, 152)  # the second is SIGXCPU, as Python or a shell tells it
+            slow = self.is_late or code in (-24, 152)  # SIGXCPU is −24 in Python and 152 in a shell.
             how = f"reading it takes more than {seconds / _PATIENCE:.0f} s" if slow else "reading it fails"
             raise ValueError(f"is damaged: {how}") from None
         finally:
@@ -92,7 +96,7 @@ class _Reader:
         self._process.kill()
 
     def end(self) -> None:
-        """End the process."""
+        """End the child process."""
         with suppress(OSError):
             self._process.kill()
         self._process.wait()
@@ -101,20 +105,21 @@ class _Reader:
                 pipe.close()  # type: ignore[union-attr]
 
 
-_idle: list[_Reader] = []  # at most one, which saves the start for the next file
+# At most one idle process, which is reused for the next file to save its start.
+_idle: list[_Reader] = []
 _lock = threading.Lock()
 
 
 @contextmanager
 def open_hdf5(path: str | Path) -> Iterator[Source]:
-    """Open a file; whatever goes wrong inside it is a ValueError."""
+    """Open a file; all errors while it is read are ValueErrors."""
     if importlib.util.find_spec("h5py") is None:
         raise ValueError("is an HDF5 file, for which h5py is needed: pip install marginalis[io]")
     with open_file(path, limit()) as handle:
         size = os.fstat(handle.fileno()).st_size
     with _lock:
         reader = _idle.pop() if _idle else None
-    if reader is None or reader.owner != os.getpid():  # a fork shares the pipes of its parent
+    if reader is None or reader.owner != os.getpid():  # A forked process must not use the pipes of its parent.
         reader = _Reader()
     try:
         seconds = _SECONDS + size / _BYTES_PER_SECOND
@@ -126,7 +131,7 @@ def open_hdf5(path: str | Path) -> Iterator[Source]:
 
 
 def _put_back(reader: _Reader) -> None:
-    """Keep a process for the next file, or end it if it has failed or another one waits already."""
+    """Keep a process for the next file, or end it if it has failed or another process is idle."""
     try:
         if reader.is_ready:
             reader.ask(_SECONDS, "close")
@@ -149,29 +154,29 @@ def _end_idle() -> None:
 
 
 class Source:
-    """An open file, and the ways to read from it."""
+    """An open file, with methods that read from it."""
 
     def __init__(self, reader: _Reader, seconds: float) -> None:
         self._reader, self._seconds = reader, seconds
 
     def begin(self, path: str | Path, seconds: float) -> None:
-        """Open the file, for so many seconds of processor time."""
+        """Open the file, with a limit of processor time in seconds."""
         self._ask("open", os.path.abspath(os.fspath(path)), limit(), seconds)
 
     def names(self) -> list[str]:
-        """Return the names at the root."""
+        """Return the names in the root group."""
         return list(self._ask("names"))
 
     def has(self, name: str) -> bool:
-        """Whether there is something of this name, at any depth or among the attributes of the root."""
+        """Whether the file has an object with this path or an attribute of the root with this name."""
         return bool(self._ask("has", name))
 
     def word(self, name: str) -> str:
-        """Return a text, which may be an attribute of the root."""
+        """Return a text from a dataset or from an attribute of the root."""
         return str(self._ask("word", name))
 
     def array(self, name: str) -> Array:
-        """Return an array of real numbers as float64, its axes as h5py has them."""
+        """Return an array of real numbers as float64, with the axes in the order of h5py."""
         values: Array = self._ask("array", name)
         return values
 

@@ -1,8 +1,8 @@
-"""The process in which HDF5 files are read: a damaged file may make the HDF5 library loop for ever or crash.
+"""Script of the child process that reads HDF5 files, since damaged files may make the library loop or crash.
 
-It imports h5py and NumPy only, and runs as a script of its own (see `hdf5`). Its standard input has one request a line,
-a JSON list of a verb and its arguments; its standard output has a line of JSON for each, ``{"value": …}`` or
-``{"error": …}``, followed by the bytes of an array if the value is the shape of one.
+It imports only h5py and NumPy and runs as a script (see `hdf5`). Each line of its standard input is a request, a JSON
+list of a verb and its arguments. For each request, its standard output has a line of JSON, ``{"value": …}`` or
+``{"error": …}``; if the value is the shape of an array, the bytes of the array follow.
 """
 
 from __future__ import annotations
@@ -15,20 +15,26 @@ import stat
 import sys
 from typing import Any
 
-LONGEST_WORD = 256  # characters of a word
-_SLACK = 256 << 20  # Bytes that HDF5 may take for its own structures, beside the arrays.
-_CHUNK = 16 << 20  # Bytes that a chunk may always have; a larger one must not exceed twice its dataset.
-_SMALL = 64 << 20  # Bytes of an array that a file may always claim, however small the file is.
-_SMALL_VECTOR = 4 << 20  # The same for a vector: a model takes far more for a variable than for a coupling.
-_EXPANSION = 100  # How many times the size of the file a larger array may have: more holds next to nothing.
+# Largest length of a text, in characters.
+LONGEST_WORD = 256
+# Memory, in bytes, that HDF5 may take for its own structures besides the arrays.
+_SLACK = 256 << 20
+# Size, in bytes, up to which a chunk is always accepted; a larger chunk must not exceed twice its dataset.
+_CHUNK = 16 << 20
+# Size, in bytes, up to which an array is always accepted, whatever the size of the file.
+_SMALL = 64 << 20
+# The same limit for a vector, which is lower since a model takes far more memory for a variable than for a coupling.
+_SMALL_VECTOR = 4 << 20
+# Largest ratio of the size of a larger array to that of the file; beyond it an array has almost no content.
+_EXPANSION = 100
 
 
 class Refused(ValueError):
-    """The file is readable, and what it holds is not accepted."""
+    """Error for a readable file whose content is not accepted."""
 
 
 class Source:
-    """An open file, and the verbs that read from it."""
+    """An open file, with one method per verb."""
 
     def __init__(self, path: str, limit: int, seconds: float) -> None:
         import h5py
@@ -37,7 +43,7 @@ class Source:
         self._h5py, self._np = h5py, np
         self._limit, self._left = limit, limit
         self._allow(0, seconds)
-        # The file object and not the path: HDF5 would refuse a file that a training run has locked.
+        # h5py gets a file object and not the path, since HDF5 refuses to open a file that a training run has locked.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         self._handle = os.fdopen(handle, "rb")
         status = os.fstat(handle)
@@ -47,20 +53,20 @@ class Source:
         self._file = h5py.File(self._handle, "r")
 
     def close(self) -> None:
-        """Close the file, whatever state HDF5 is in."""
+        """Close the file and ignore errors of HDF5."""
         for opened in (getattr(self, "_file", None), getattr(self, "_handle", None)):
             try:
                 if opened is not None:
                     opened.close()
-            except Exception:  # the file is damaged
+            except Exception:  # The file is damaged.
                 pass
 
     def names(self) -> list[str]:
-        """Return the names at the root."""
+        """Return the names in the root group."""
         return list(self._file)
 
     def has(self, name: str) -> bool:
-        """Whether there is something of this name, at any depth or among the attributes of the root."""
+        """Whether the file has an object with this path or an attribute of the root with this name."""
         group = self._file
         *folders, last = name.split("/")
         for folder in folders:
@@ -70,10 +76,10 @@ class Source:
         return last in group or (not folders and last in self._file.attrs)
 
     def word(self, name: str) -> str:
-        """Return a text, which may be an attribute of the root."""
+        """Return a text from a dataset or from an attribute of the root."""
         attributes = self._file.attrs
         found = attributes.get_id(name) if name in attributes else self._dataset(name)
-        kind = self._h5py.check_string_dtype(found.dtype)  # HDF5 crashes on some damaged types when it reads them
+        kind = self._h5py.check_string_dtype(found.dtype)  # HDF5 crashes on some damaged types.
         if kind is None or found.shape is None or math.prod(found.shape) != 1 or (kind.length or 0) > LONGEST_WORD:
             raise Refused(f"{name!r} must hold a word")
         if name not in attributes:
@@ -85,7 +91,7 @@ class Source:
         return word
 
     def array(self, name: str) -> Any:
-        """Return an array of real numbers as float64, its axes as h5py has them."""
+        """Return an array of real numbers as float64, with the axes in the order of h5py."""
         found = self._dataset(name)
         if found.dtype.kind not in "fiub":
             raise Refused(f"{name!r} has dtype {str(found.dtype)[:40]}; it must hold real numbers")
@@ -121,23 +127,23 @@ class Source:
         return isinstance(group.get(name, getlink=True), self._h5py.HardLink)
 
     def _check_chunks(self, found: Any, name: str) -> None:
-        """Refuse chunks that would take far more memory than the array: HDF5 holds a whole one to read a number."""
+        """Refuse chunks that take far more memory than the array, since HDF5 loads whole chunks."""
         chunk = math.prod(found.chunks or (0,)) * found.dtype.itemsize
         if chunk > _CHUNK and chunk > 2 * found.dtype.itemsize * math.prod(found.shape):
             raise Refused(f"{name!r} has chunks of {chunk / 2**20:.0f} MiB, far more than its shape {found.shape}")
 
     def _allow(self, size: int, seconds: float | None = None) -> None:
-        """Limit the memory to what is taken now and `size` bytes, and the processor time, where the system can."""
+        """Limit the additional memory to `size` bytes, and the processor time, if the system supports limits."""
         try:
             import resource
-        except ImportError:  # Windows has no such limits; the other end has a clock of its own
+        except ImportError:  # Windows has no such limits; the parent process has a timeout too.
             return
         if seconds is not None:
             _lower(resource, resource.RLIMIT_CPU, math.ceil(_used(resource) + seconds))
         try:
             with open("/proc/self/statm") as file:
                 taken = int(file.read().split()[0]) * resource.getpagesize()
-        except OSError:  # not Linux
+        except OSError:  # The system is not Linux.
             return
         _lower(resource, resource.RLIMIT_AS, taken + size + _SLACK)
 
@@ -148,7 +154,7 @@ def _used(resource: Any) -> float:
 
 
 def _lower(resource: Any, what: int, wanted: int) -> None:
-    """Set a limit that can be raised again later, but not above the one that the system gives."""
+    """Set a soft limit, which can be raised later up to the system's hard limit."""
     hard = resource.getrlimit(what)[1]
     resource.setrlimit(what, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
 
@@ -180,7 +186,7 @@ def main() -> None:
             reply = {"error": str(error)}
         except MemoryError:
             reply = {"error": "takes more memory than its arrays: it is damaged"}
-        except Exception as error:  # h5py raises all sorts of errors where a file is damaged
+        except Exception as error:  # h5py raises many types of errors for damaged files.
             reply = {"error": f"is not a readable HDF5 file ({str(error)[:200]})"}
         sys.stdout.buffer.write(json.dumps(reply).encode() + b"\n")
         sys.stdout.buffer.write(content)

@@ -1,7 +1,7 @@
-"""Factor graphs of libDAI (``.fg``): tables of weights, the first variable of a factor fastest, zeros left out.
+"""Factor graphs of libDAI (``.fg``): tables of weights without zeros, the first variable of a factor fastest.
 
-Tokens after comments (``#``): the number of factors; then, for each, the number of its variables, their labels, their
-numbers of states, the number of entries, and an index and a weight for each of these.
+Without comments (``#``) a file has the number of factors and then, for each factor, the number of its variables, their
+labels, their numbers of states, the number of entries, and an index and a weight for each entry.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from .text import Tokens
 from .uai import logs_of
 
 _COMMENT = re.compile(r"#.*$", re.MULTILINE)
-_AXES = 32  # of an array of NumPy 1
-_STATES = 1 << 24  # that a variable may have
+# Largest number of variables of a factor, the limit of axes in NumPy 1.
+_AXES = 32
+# Largest number of states of a variable.
+_STATES = 1 << 24
 
 
 def parse_libdai(text: str) -> FactorModel:

@@ -1,4 +1,4 @@
-"""Model files of any kind: found out by content when they are read, named by their ending when they are written."""
+"""Model files of any format, which is detected from the content on reading and chosen by the ending on writing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ WRITERS = {
 }
 _UNWRITTEN = (".h5", ".hdf5", ".pt", ".pth")
 _ZIP, _NUMPY, _PICKLE, _BQM = b"PK", b"\x93NUMPY", b"\x80", b"DIMODBQM"
-_USER_BLOCKS = (0, 512, 1024, 2048)  # where an HDF5 file may begin
+# Offsets, in bytes, at which the content of an HDF5 file may begin.
+_USER_BLOCKS = (0, 512, 1024, 2048)
 _NUMBERS = re.compile(r"[-+.\d]\S*")
 
 
@@ -56,23 +57,22 @@ def load(
     path
         The file.
     evidence
-        States in which variables are held: a UAI evidence file, or a mapping from labels to the numbers of states.
-        They are taken out exactly. The model must be discrete.
+        States in which variables are held: a UAI evidence file, or a mapping from labels to state numbers. The
+        variables are removed exactly. The model must be discrete.
     update
-        Which checkpoint of a training run; the last one by default.
+        The checkpoint of a training run; by default the last one.
     maxcut
-        Take the weights of a rudy file as those of a cut: E = Σ w s s′ instead of −Σ w s s′.
+        Whether the weights of a rudy file are those of a maximum cut: E = Σ w s s′ instead of −Σ w s s′.
 
     Returns
     -------
     MRF | FactorModel
-        The model; a `FactorModel` where factors join three or more variables or forbid states, which is for the exact
-        methods.
+        The model. It is a `FactorModel` if factors join three or more variables or forbid states.
 
     Raises
     ------
     ValueError
-        What is wrong with the file.
+        If the file is not a valid model; the message names the problem.
     """
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a model file")
@@ -95,7 +95,7 @@ def load(
 
 
 def _kind(path: str | Path) -> str:
-    """Return what the first bytes of a file say that it is."""
+    """Return the format that the first bytes of a file indicate."""
     with reading("model file", path), open_file(path, limit()) as file:
         start = file.read(16)
         if any(file.seek(at) == at and file.read(8) == HDF5 for at in _USER_BLOCKS):
@@ -127,7 +127,7 @@ def _read(path: str | Path, kind: str, update: int | None, maxcut: bool) -> MRF 
 
 
 def _parse(text: str, maxcut: bool) -> MRF | FactorModel:
-    """Return the model of a text in one of the formats that are text."""
+    """Return the model of a text in one of the text formats."""
     lines = (line.split() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#"))
     first = next(lines, [])
     is_rudy = len(first) == 2 and all(map(_NUMBERS.fullmatch, first))
@@ -154,10 +154,11 @@ def _parse(text: str, maxcut: bool) -> MRF | FactorModel:
 
 
 def save(model: Any, path: str | Path) -> None:
-    """Write a model file; the path holds either the whole file or what it held before.
+    """Write a model file, either whole or not at all.
 
-    Its ending names the format: ``.uai`` (also ``.uai.gz``, ``.uai.xz``), dimod's ``.json`` and ``.coo``, ``.rudy``;
-    anything else is ``.npz``, which holds every model but a `FactorModel`. `model` is anything that `as_model` takes.
+    The ending of the name chooses the format: ``.uai`` (also ``.uai.gz``, ``.uai.xz``), dimod's ``.json`` and ``.coo``,
+    or ``.rudy``. Any other ending gives ``.npz``, which holds every model except a `FactorModel`. `model` is any value
+    that `as_model` accepts.
     """
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a file")
@@ -176,7 +177,7 @@ def save(model: Any, path: str | Path) -> None:
 
 
 def ending_of(path: str | Path) -> str:
-    """Return the ending of a name that tells the format, compression left out."""
+    """Return the ending of a name that determines the format, without that of a compression."""
     name = os.fspath(path).lower()
     for packed in (".gz", ".xz"):
         name = name.removesuffix(packed)

@@ -1,4 +1,4 @@
-"""Model files: ``.npz`` archives of plain arrays, read without pickles and with size checks."""
+"""The package's own model files: ``.npz`` archives of plain arrays, read without pickles and with size checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from ..models.units import PARAMETERS, RECTIFIED, Rectified, ReLU, Units, parse_
 from .archive import Header, read_arrays
 from .atomic import write_whole
 
-VERSIONS = 1, 2  # the second has couplings among the visible variables, or labels
+# Versions of the format; version 2 has couplings between visible variables, or labels.
+VERSIONS = 1, 2
 _SPARSE = ("weights_data", "weights_indices", "weights_indptr", "weights_shape")
 _BIASES = ("visible_bias", "hidden_bias")
 _LATERAL = ("lateral_data", "lateral_indices", "lateral_indptr")
@@ -45,7 +46,7 @@ _NUMBERS = (
 
 
 def save(model: MRF, path: str | Path) -> None:
-    """Write a model file; the path holds either the whole file or what it held before."""
+    """Write a model file, either whole or not at all."""
     if not isinstance(model, MRF):
         raise ValueError(f"model is {a_kind(model)}; it must be an MRF")
     if not isinstance(path, str | os.PathLike):
@@ -86,7 +87,7 @@ def save(model: MRF, path: str | Path) -> None:
 
 
 def load(path: str | Path) -> MRF:
-    """Read a model file. Raises a ValueError that says what is wrong with it."""
+    """Read a model file; raise a ValueError that names the problem if it is not valid."""
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a model file")
     with reading("model file", path):
@@ -116,7 +117,7 @@ def load(path: str | Path) -> MRF:
 
 
 def _read_units(word: str, side: str, features: int, arrays: dict[str, Any]) -> Units:
-    """Return the kind of a side that a word names, with the parameters that the file has for it."""
+    """Return the kind of a side from its name and its parameters in the file."""
     if word in RECTIFIED:
         given = {x: arrays[f"{side}_{x}"] for x in ("gamma", *PARAMETERS) if f"{side}_{x}" in arrays}
         wanted = ("gamma",) if "gamma" in given else PARAMETERS
@@ -129,7 +130,7 @@ def _read_units(word: str, side: str, features: int, arrays: dict[str, Any]) -> 
 
 
 def _check_shapes(headers: dict[str, Header]) -> None:
-    """Compare the shapes that the headers claim with each other."""
+    """Raise a ValueError if the shapes in the headers do not agree with each other."""
     sparse = [key for key in _SPARSE if key in headers]
     if "weights" in headers and sparse:
         raise ValueError(f"holds both 'weights' and {sparse[0]!r}")
@@ -208,14 +209,14 @@ def _read_lateral(arrays: dict[str, Any]) -> Any:
 def _csr(name: str, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
     if any(x.dtype.kind not in "iu" for x in (indices, indptr)):
         raise ValueError(f"{name}_indices and {name}_indptr must be integers")
-    if not csr_fits(len(data), indices, indptr, shape):  # before SciPy, which would trust them
+    if not csr_fits(len(data), indices, indptr, shape):  # SciPy does not check the indices.
         raise ValueError(f"the arrays of the sparse {name} do not fit together")
     with np.errstate(all="ignore"):
         return sp.csr_array((data.astype(np.float64), indices, indptr), shape=shape)
 
 
 def _labels_as_text(labels: Sequence[Any]) -> str:
-    """Return labels as JSON; tuples, which networkx likes, are lists there."""
+    """Return labels as JSON, with tuples as lists."""
     try:
         text = json.dumps(list(labels), default=_plain, allow_nan=False)
         if _from_json(json.loads(text)) != tuple(labels):

@@ -1,4 +1,4 @@
-"""Models of spins or binaries as fields and couplings in the caller's order, for the formats that hold such."""
+"""Fields and couplings of models of spins or binaries, in the caller's order, for formats of quadratic models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..models.model import MRF
 
 
 class Quadratic(NamedTuple):
-    """−E = offset + Σ field_i x_i + Σ_{i<j} couplings_ij x_i x_j; the couplings are an upper triangle."""
+    """The form −E = offset + Σ field_i x_i + Σ_{i<j} couplings_ij x_i x_j; `couplings` is upper triangular."""
 
     field: Array
     couplings: Any
@@ -22,9 +22,9 @@ class Quadratic(NamedTuple):
 
 
 def quadratic_form(model: MRF | FactorModel, units: str | None, what: str) -> Quadratic:
-    """Return the parameters at temperature 1 in these units, or in the model's own if both sides have them.
+    """Return the parameters at temperature 1 in these units, or in the model's own if both sides have the same.
 
-    Raises a ValueError that says why a file (`what`) cannot hold the model.
+    Raises a ValueError with the reason if the file format `what` cannot hold the model.
     """
     if isinstance(model, FactorModel):
         reason = model.why_not_annealed()

@@ -1,8 +1,8 @@
-"""Files of RestrictedBoltzmannMachines.jl: HDF5 as Julia writes it, the first axis fastest.
+"""Files of RestrictedBoltzmannMachines.jl: HDF5 written by Julia, with the first axis fastest.
 
     E(v, h) = E_v(v) + E_h(h) − Σ w_iμ (v_i − λ_i)/σ_i (h_μ − λ_μ)/σ_μ
 
-Offsets λ and scales σ, of centered and standardized machines, are folded into weights, fields and a constant.
+Offsets λ and scales σ of centered and standardized machines are absorbed into the weights, the fields and a constant.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NEEDED = (
     ("hidden_type", "hidden_par"),
     ("offset_v", "offset_h"),
     ("scale_v", "scale_h"),
-)  # the last ones as TYPES need them
+)  # Which of the last pairs a file needs depends on its entry in TYPES.
 UNITS = {
     "Binary": "binary",
     "Spin": "spin",
@@ -41,20 +41,21 @@ UNITS = {
     "xReLU": "drelu",
     "nsReLU": "drelu",
 }
-_ROWS = {"Gaussian": (2,), "ReLU": (2,), "dReLU": (4,), "pReLU": (4,), "xReLU": (4, 3), "nsReLU": (3,)}  # of numbers
+# Allowed numbers of rows of parameters of each type of units.
+_ROWS = {"Gaussian": (2,), "ReLU": (2,), "dReLU": (4,), "pReLU": (4,), "xReLU": (4, 3), "nsReLU": (3,)}
 
 
 class Layer(NamedTuple):
-    """One side: its kind, its fields and, if it is Gaussian, its precisions."""
+    """One side with its kind, its fields and, if it is Gaussian, its precisions."""
 
     units: str | Units
     field: Array
     precision: Array | None
-    shape: tuple[int, ...]  # as h5py has it, parameters left out
+    shape: tuple[int, ...]  # The shape in h5py without the axis of the parameters.
 
 
 def read_rbm_jl(source: Source) -> MRF:
-    """Return the machine in a file, as a plain one."""
+    """Return the machine in a file, without offsets and scales."""
     version = source.word(HEADER)
     if version != VERSION:
         raise ValueError(f"has format version {shown(version)}; this package reads {VERSION}")
@@ -113,10 +114,10 @@ def _layer(source: Source, side: str) -> Layer:
 
 
 def _rectified(kind: str, par: Array) -> tuple[Array, Units]:
-    """Return the fields of rectified units, and the units with what is left of their parameters.
+    """Return the fields of rectified units, and the units with their other parameters.
 
-    All but ReLU are dReLU: with θ, γ, Δ and η they have θ± = θ ± Δ/(1 ± η) and γ± = γ/(1 ± η), where xReLU has ξ for
-    η = ξ/(1 + |ξ|), and nsReLU, as xReLU without γ, has γ = 1.
+    All types except ReLU are dReLU. Types with θ, γ, Δ and η have θ± = θ ± Δ/(1 ± η) and γ± = γ/(1 ± η). xReLU has ξ
+    with η = ξ/(1 + |ξ|), and nsReLU is xReLU with γ = 1.
     """
     if kind == "ReLU":
         return par[0].copy(), ReLU(np.abs(par[1]))

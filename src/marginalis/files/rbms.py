@@ -1,4 +1,4 @@
-"""Checkpoints of a training run by the package rbms: HDF5 with a group ``update_<n>`` for each of them.
+"""Checkpoints of a training run of the package rbms: HDF5 with a group ``update_<n>`` for each checkpoint.
 
 ``model_type`` is ``BBRBM`` (0/1 units) or ``PBRBM`` (Potts visible, 0/1 hidden units); a group holds
 ``params/weight_matrix`` (|V| × |H|, or |V| × q × |H|), ``params/vbias`` and ``params/hbias``.
@@ -23,7 +23,7 @@ _GROUP = re.compile(r"update_(\d{1,18})")
 
 
 class Updates(Mapping[int, MRF]):
-    """The models of a run by the number of their update, in order; each is read when it is asked for."""
+    """The models of a run by the number of the update, in order; each model is read from the file on access."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = path
@@ -43,7 +43,7 @@ class Updates(Mapping[int, MRF]):
         return len(self._numbers)
 
     def __repr__(self) -> str:
-        """Say how many there are, without reading them."""
+        """Return a description with the number of models, without reading them."""
         return f"<{len(self)} updates of {one_line(self.path, 60)}>"
 
 
@@ -61,7 +61,7 @@ def update_numbers(source: Source) -> list[int]:
 
 
 def read_rbms(source: Source, update: int | None = None) -> MRF:
-    """Return the model after an update, the last one by default."""
+    """Return the model after an update, by default the last one."""
     numbers = update_numbers(source)
     if update is None:
         return read_update(source, numbers[-1])
@@ -96,5 +96,5 @@ def read_update(source: Source, update: int) -> MRF:
 
 
 def load_updates(path: str | Path) -> Updates:
-    """Return all checkpoints of a training run that the package rbms wrote, by update; each is read when asked for."""
+    """Return all checkpoints of a training run of the package rbms by update; each model is read on access."""
     return Updates(path)

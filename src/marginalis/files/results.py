@@ -1,8 +1,8 @@
-"""Files of results: ``.npz`` archives of log-weights and of where they come from, read without pickles.
+"""Files of results: ``.npz`` archives of log-weights and their provenance, read without pickles.
 
-Keys: `version`, `kind`, `log_weights`, `log_z0`, `runs` (rows of seed, first chain, number of chains), `provenance`
-(JSON: the rest of the record), `summary` (JSON: the answer, for other readers), and three of the curve along the way,
-if it was recorded.
+The keys are `version`, `kind`, `log_weights`, `log_z0`, `runs` (rows of seed, first chain, number of chains),
+`provenance` (JSON with the rest of the record), `summary` (JSON with the answer, for other readers), and three keys of
+the curve along the path if it was recorded.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ KIND = "estimate"
 _CURVE = ("curve_betas", "curve_log_weights", "curve_log_z0")
 _NEEDED = ("version", "kind", "log_weights", "log_z0", "runs", "provenance")
 _DIMENSIONS = {"log_weights": 1, "runs": 2, "curve_betas": 1, "curve_log_weights": 2}
-_LONGEST = 64 << 20  # bytes of a text
+# Largest size of a text, in bytes.
+_LONGEST = 64 << 20
 
 
 class Result(NamedTuple):
-    """What a file of a result holds."""
+    """The content of a file of a result."""
 
     log_weights: Array
     log_z0: float
     runs: tuple[tuple[int, ...], ...]
     provenance: dict[str, Any]
-    curve: tuple[Array, Array, float] | None  # β, log-weights [step, chain], ln Z_0
+    curve: tuple[Array, Array, float] | None  # These are β, log-weights [step, chain] and ln Z_0.
 
 
 def write_result(path: str | Path, result: Result, summary: str) -> None:
-    """Write a result; the path holds either the whole file or what it held before."""
+    """Write a file of a result, either whole or not at all."""
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a file")
     arrays: dict[str, Any] = {
@@ -55,10 +56,10 @@ def write_result(path: str | Path, result: Result, summary: str) -> None:
 
 
 def read_result(path: str | Path) -> Result:
-    """Read a result. Raises a ValueError that says what is wrong with the file."""
+    """Read a file of a result; raise a ValueError that names the problem if it is not valid."""
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a result")
-    tags = read_arrays(path, ("version",), ("kind",), _check_tags)  # others may have keys of their own
+    tags = read_arrays(path, ("version",), ("kind",), _check_tags)  # Files of other kinds may have other keys.
     version = real_number(tags["version"].reshape(()), "version")
     if str(tags["kind"]) != KIND:
         raise ValueError(f"holds a result of kind {shown(str(tags['kind']))}; this package reads kind {KIND!r}")
@@ -93,7 +94,7 @@ def _check_keys(headers: dict[str, Header], needed: tuple[str, ...]) -> None:
 
 
 def _check_shapes(headers: dict[str, Header]) -> None:
-    """Compare the shapes that the headers claim with each other."""
+    """Raise a ValueError if the shapes in the headers do not agree with each other."""
     curve = [key for key in _CURVE if key in headers]
     _check_keys(headers, (*_NEEDED[2:], *(_CURVE if curve else ())))
     for key, dimensions in _DIMENSIONS.items():

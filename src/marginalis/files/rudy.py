@@ -1,6 +1,6 @@
-"""Weighted graphs in the format of rudy, of the Gset and of Biq Mac: ``n m``, then ``i j w`` for every edge, from 1.
+"""Weighted graphs in the format of rudy, Gset and Biq Mac: ``n m``, then ``i j w`` for every edge, numbered from 1.
 
-A weight is a coupling, E = −Σ w s s′; with `maxcut` it is what cutting the edge earns, up to a constant: E = Σ w s s′.
+A weight is a coupling, E = −Σ w s s′. With `maxcut` it is the gain of cutting the edge: E = Σ w s s′ up to a constant.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .text import Tokens, write_text
 
 
 def parse_rudy(text: str, maxcut: bool = False) -> MRF:
-    """Return the spins on the graph of a text."""
+    """Return the model of spins on the graph of a text."""
     tokens = Tokens(text)
     n = tokens.whole("the number of nodes", 1, 2**31)
     tokens.check_count(n, "the number of nodes")
@@ -37,7 +37,7 @@ def parse_rudy(text: str, maxcut: bool = False) -> MRF:
 
 
 def write_rudy(model: MRF | FactorModel, path: str | Path) -> None:
-    """Write a model of spins without fields; other numbers have no place in the format."""
+    """Write a model of spins without fields; the format holds couplings only."""
     form = quadratic_form(model, "spin", "a rudy file")
     if form.field.any():
         raise ValueError("a rudy file holds couplings only; the model has fields")

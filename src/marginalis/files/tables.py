@@ -1,4 +1,4 @@
-"""Tables of data: one sample per row."""
+"""Tables of data with one sample per row."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from .fasta import parse_fasta
 from .hdf5 import open_hdf5
 from .text import read_text
 
-_LONGEST_LINE = 1 << 24  # Characters of the first line, which may name the columns.
+# Largest length, in characters, of the first line, which may name the columns.
+_LONGEST_LINE = 1 << 24
 HDF5 = ".h5", ".hdf5"
 ENDINGS = ".npy", ".npz", ".csv", *HDF5, ".fasta", ".fa"
 
 
 def is_model(path: str | Path) -> bool:
-    """Whether a file whose name may be that of data holds a model."""
+    """Whether a file holds a model and not data."""
     if Path(path).suffix.lower() in HDF5:
         with reading("data file", path), open_hdf5(path) as source:
             return not source.has("samples")
@@ -33,8 +34,8 @@ def is_model(path: str | Path) -> bool:
 def load_data(path: str | Path) -> Any:
     """Read a table, one sample per row: ``.npy``, ``.npz`` with the key ``data``, or ``.csv`` text.
 
-    The data files of the package rbms are read as well: HDF5 with the key ``samples``, and aligned sequences (FASTA). A
-    CSV file whose first line is not of numbers names its columns: then a pair of rows and labels is returned.
+    The data files of the package rbms are read as well: HDF5 with the key ``samples``, and aligned sequences (FASTA).
+    If the first line of a CSV file does not hold numbers, it names the columns, and rows are returned with labels.
     """
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a data file")
@@ -69,9 +70,9 @@ def load_data(path: str | Path) -> Any:
 
 
 def _table(file: IO[bytes]) -> tuple[list[Any] | None, Any]:
-    """Return the names of the columns, if the first line has any, and the rows."""
+    """Return the names of the columns, or None if the first line has none, and the rows."""
     with io.TextIOWrapper(file, encoding="utf-8-sig") as text, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the file is empty is an error of its own
+        warnings.simplefilter("ignore")  # NumPy warns of an empty file, which raises an error elsewhere.
         first = text.readline(_LONGEST_LINE)
         words = [word.strip().strip('"') for word in first.split(",")]
         named = len(set(words)) == len(words) and all(words) and not all(map(_is_number, words))

@@ -1,4 +1,4 @@
-"""Text files from strangers: plain or compressed (gzip, xz), of bounded size, read token by token."""
+"""Text files from untrusted sources: plain or compressed (gzip, xz), of bounded size, read token by token."""
 
 from __future__ import annotations
 
@@ -18,16 +18,21 @@ from .archive import limit
 from .atomic import write_whole
 
 GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
-_PER_BYTE = 8  # what is made of a text takes several times its size
-_XZ_MEMORY = 256 << 20  # of the decompressor: a header may ask for gigabytes
-_EXPANSION = 100  # How many times the size of the file a long text may have: one that grows by more says little.
-_SHORT = 16 << 20  # Bytes of a text that may always be so large.
-UNNAMED = 1 << 20  # How many more things a text may count than it has words: a count of a few bytes costs gigabytes.
+# Memory, in bytes, that a model takes per byte of text.
+_PER_BYTE = 8
+# Memory limit of the xz decompressor, in bytes, since a header may demand gigabytes.
+_XZ_MEMORY = 256 << 20
+# Largest ratio of the size of a long text to that of its file; beyond it a text has almost no content.
+_EXPANSION = 100
+# Size, in bytes, up to which a decompressed text is always accepted.
+_SHORT = 16 << 20
+# A count in a text may exceed its number of words by this, since a short text could otherwise demand gigabytes.
+UNNAMED = 1 << 20
 _WHOLE = re.compile(r"[-+]?\d{1,18}", re.ASCII)
 
 
 def read_text(path: str | Path) -> str:
-    """Return the text of a file, decompressed if need be."""
+    """Return the text of a file, decompressed if necessary."""
     most = limit() // _PER_BYTE
     with open_file(path, most) as file:
         start = file.read(6)
@@ -52,7 +57,7 @@ def _gunzip(file: IO[bytes], most: int) -> bytes:
 
 def _unxz(file: IO[bytes], most: int) -> bytes:
     data, rest = b"", file.read()
-    while rest.strip(b"\0"):  # streams may follow each other, with padding
+    while rest.strip(b"\0"):  # A file may have several streams, with padding.
         stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
         data = _checked(data + stream.decompress(rest.lstrip(b"\0"), most + 1 - len(data)), most)
         if not stream.eof:
@@ -68,24 +73,24 @@ def _checked(data: bytes, most: int) -> bytes:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a text file whole, compressed if its name ends in .gz or .xz."""
+    """Write a text file, either whole or not at all, compressed if its name ends in .gz or .xz."""
     kind = os.path.splitext(os.fspath(path))[1].lower()
     pack: Callable[[bytes], bytes] = {".gz": lambda x: gzip.compress(x, mtime=0), ".xz": lzma.compress}.get(kind, bytes)
     write_whole(path, lambda file: file.write(pack(text.encode())))
 
 
 class Tokens:
-    """The words of a text one after the other; errors say where they are."""
+    """The words of a text one after the other; error messages give the place."""
 
     def __init__(self, text: str) -> None:
         self.text, self.words, self.at = text, text.split(), 0
 
     def __len__(self) -> int:
-        """Return the number of words left."""
+        """Return the number of words that are left."""
         return len(self.words) - self.at
 
     def fail(self, problem: str, at: int | None = None) -> NoReturn:
-        """Raise a ValueError with the place of a token, the last one by default."""
+        """Raise a ValueError with the place of a token, by default the last one."""
         at = self.at - 1 if at is None else at
         starts = (m.start() for k, m in enumerate(re.finditer(r"\S+", self.text)) if k == at)
         line = self.text.count("\n", 0, next(starts, len(self.text))) + 1
@@ -111,12 +116,12 @@ class Tokens:
         return number
 
     def check_count(self, count: int, what: str) -> None:
-        """Raise a ValueError at the last token if it counts far more than the text can describe."""
+        """Raise a ValueError at the last token if its count far exceeds what a text of this length can describe."""
         if count > UNNAMED + len(self.words):
             self.fail(f"{what} is {count}, far more than the {len(self.words)} words of the file describe")
 
     def numbers(self, what: str) -> Array:
-        """Return all words that are left as numbers, which may be infinite where a word is out of range."""
+        """Return all words that are left as numbers, which are infinite for words out of range."""
         words = self.words[self.at :]
         try:
             values = np.array(words, dtype=np.float64) if words else np.zeros(0)

@@ -1,4 +1,4 @@
-"""Files of torch: the state of a module, read by ``torch.load(weights_only=True)`` alone."""
+"""Files of torch with the state of a module, read only by ``torch.load(weights_only=True)``."""
 
 from __future__ import annotations
 
@@ -16,15 +16,20 @@ from ..models.model import MRF
 from ..models.states import from_state
 from .archive import limit
 
-_EXPANSION = 100  # How many times the size of the file large arrays may have.
-_SMALL = 64 << 20  # Bytes of arrays that a file may always claim.
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # which torch writes into its messages
-_LARGEST_TREE = 10**6  # Values that a tuple may hold, those that it holds several times counted as often.
-_SAFE = (2, 6)  # before, weights_only could be got round
+# Largest ratio of the size of large arrays to that of the file.
+_EXPANSION = 100
+# Size, in bytes, up to which arrays are always accepted.
+_SMALL = 64 << 20
+# Escape sequences for colours in the messages of torch.
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+# Largest number of values in a nested tuple, with repeated values counted each time.
+_LARGEST_TREE = 10**6
+# First version of torch in which weights_only is safe.
+_SAFE = (2, 6)
 
 
 def is_torch(file: IO[bytes]) -> bool:
-    """Whether a zip archive is one that ``torch.save`` wrote."""
+    """Whether a zip archive was written by ``torch.save``."""
     try:
         with zipfile.ZipFile(file) as archive:
             return any(name.endswith("/data.pkl") or name == "data.pkl" for name in archive.namelist())
@@ -33,9 +38,9 @@ def is_torch(file: IO[bytes]) -> bool:
 
 
 def _is_endless(data: bytes) -> bool:
-    """Whether tuples of a pickle hold each other over and over: the hash of one that doubles 60 times takes for ever.
+    """Whether a pickle has tuples of exponential size, made by repeated nesting, whose hash would take too long.
 
-    The instructions are gone through without anything being built: of every value only its size as a tree is kept.
+    The instructions are read without building any value; only the size of each value as a tree is computed.
     """
     stack: list[int] = []
     marks: list[int] = []
@@ -54,7 +59,7 @@ def _is_endless(data: bytes) -> bool:
             before = operation.stack_before
             has_mark = pickletools.markobject in before
             keep = marks.pop() if has_mark else max(0, len(stack) - len(before))
-            if has_mark:  # what stands below the mark and is taken as well
+            if has_mark:  # The value below the mark is consumed too.
                 keep = max(0, keep - before.index(pickletools.markobject))
             size = 1 + sum(stack[keep:])
             if size > _LARGEST_TREE and name.startswith("TUPLE"):
@@ -65,7 +70,7 @@ def _is_endless(data: bytes) -> bool:
 
 
 def _claimed(state: Any, depth: int = 4) -> int:
-    """Return the bytes of all tensors as float64: a tensor of one number may claim any shape."""
+    """Return the size of all tensors as float64, in bytes; a tensor that stores one number may have any shape."""
     if isinstance(state, Mapping):
         return sum(_claimed(x, depth - 1) for x in state.values()) if depth else 0
     numel = getattr(state, "numel", None)
@@ -80,7 +85,7 @@ def _check_size(size: int, most: int) -> None:
 
 
 def load_torch(path: str | Path) -> MRF:
-    """Read the Boltzmann machine whose ``state_dict`` a file holds (see `states.from_state`)."""
+    """Read the Boltzmann machine from the ``state_dict`` in a file (see `states.from_state`)."""
     try:
         import torch
     except ImportError:
@@ -95,7 +100,7 @@ def load_torch(path: str | Path) -> MRF:
             try:
                 names = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
                 is_endless = any(_is_endless(archive.read(name)) for name in names)
-            except Exception as error:  # zip files and pickles that are damaged fail in their own ways
+            except Exception as error:  # Damaged zip files and pickles raise many types of errors.
                 raise ValueError(f"is damaged: {one_line(error, 120)}") from None
         if is_endless:
             raise ValueError("holds tuples inside tuples beyond all measure, which no state_dict has")
@@ -106,7 +111,7 @@ def load_torch(path: str | Path) -> MRF:
             raise ValueError(
                 "holds pickled objects beside plain tensors, which are not read: save state_dict() of the model instead"
             ) from None
-        except Exception as error:  # whatever a damaged file makes torch raise
+        except Exception as error:  # torch raises many types of errors for damaged files.
             first = (str(error) or type(error).__name__).splitlines()[0]
             plain = one_line(_COLOURS.sub("", first), 120)
             raise ValueError(f"is damaged or no state_dict; torch says: {plain}") from None

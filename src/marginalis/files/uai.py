@@ -1,8 +1,9 @@
 """UAI files: Markov and Bayesian networks as tables of weights, and evidence.
 
-Tokens, whatever the lines: ``MARKOV`` or ``BAYES``, the number of variables, their numbers of states, the number of
-factors, their scopes (``k v1 … vk``), their tables (size and values, the last variable of the scope fastest). Values
-are weights, not logarithms; a zero forbids. Evidence is ``k v1 x1 … vk xk``, in older years after a line ``1``.
+Line breaks do not matter. A file has ``MARKOV`` or ``BAYES``, the number of variables, their numbers of states, the
+number of factors, their scopes (``k v1 … vk``) and their tables (size and values, the last variable of the scope
+fastest). Values are weights, not logarithms; a zero forbids a state. Evidence is ``k v1 x1 … vk xk``, which follows a
+line ``1`` in older files.
 """
 
 from __future__ import annotations
@@ -23,21 +24,27 @@ from ..models.model import MRF
 from .text import Tokens, read_text, write_text
 
 KINDS = ("MARKOV", "BAYES")
-_STATES = 1 << 24  # that a variable may have
-_AXES = 32  # of an array of NumPy 1; a table of more variables of two states each does not fit any file
-_LARGEST_TABLE = 1 << _AXES  # entries
-_ROUNDED = 1e-3  # How far from 1 the sum of probabilities that are written with few digits may be.
-_MOST_DIGITS = 10**9  # Decimal exponent of a weight: what is beyond is an error of writing.
-_HIGHEST = 700.0  # of ln of a weight that is written: beyond, readers overflow
+# Largest number of states of a variable.
+_STATES = 1 << 24
+# Largest number of variables of a factor, the limit of axes in NumPy 1; larger tables do not fit into a file.
+_AXES = 32
+# Largest number of entries of a table.
+_LARGEST_TABLE = 1 << _AXES
+# Largest deviation from 1 of a sum of probabilities, which may be written with few digits.
+_ROUNDED = 1e-3
+# Largest decimal exponent of a weight; a larger one is a typing error.
+_MOST_DIGITS = 10**9
+# Largest logarithm of a weight that is written, since other readers overflow beyond it.
+_HIGHEST = 700.0
 
 
 def is_uai(text: str) -> bool:
-    """Whether a text begins as a UAI file does."""
+    """Whether a text begins like a UAI file."""
     return text[:4096].lstrip()[:6].rstrip().upper() in ("MARKOV", "BAYES", "LIMID", "CREDAL", "ID")
 
 
 def parse_uai(text: str) -> FactorModel:
-    """Return the network that a text in UAI format holds."""
+    """Return the network of a text in UAI format."""
     tokens = Tokens(text)
     kind = tokens.word("MARKOV or BAYES")
     if kind.upper() not in KINDS:
@@ -55,7 +62,7 @@ def parse_uai(text: str) -> FactorModel:
 
 
 def _check_conditionals(scopes: list[tuple[int, ...]], tables: list[Array]) -> None:
-    """Warn where a table of a Bayesian network is no P(last variable | the others): ln Z is no probability then."""
+    """Warn if a table of a Bayesian network is not P(last variable | others), so that ln Z is no log-probability."""
     for a, (scope, table) in enumerate(zip(scopes, tables, strict=True)):
         sums = np.exp(table).sum(axis=-1) if scope else np.ones(1)
         wrong = sums[np.abs(sums - 1.0) > _ROUNDED]
@@ -69,13 +76,13 @@ def _check_conditionals(scopes: list[tuple[int, ...]], tables: list[Array]) -> N
 
 
 def _squeezed(scope: tuple[int, ...], cards: tuple[int, ...]) -> tuple[int, ...]:
-    """Leave variables of one state out of a scope that has more variables than an array can have axes."""
+    """Return a scope without variables of one state if it has more variables than an array can have axes."""
     return scope if len(scope) <= _AXES else tuple(v for v in scope if cards[v] > 1)
 
 
 def _scopes(tokens: Tokens, factors: int, n: int) -> list[tuple[int, ...]]:
     scopes, words, at = [], tokens.words, tokens.at
-    try:  # in one go; at the first thing that is wrong once more, for its place
+    try:  # This fast loop gives no places; after an error the text is read again to find the place.
         for _ in range(factors):
             end = at + 1 + int(words[at])
             scope = tuple(map(int, words[at + 1 : end]))
@@ -125,7 +132,7 @@ def _tables(tokens: Tokens, cards: tuple[int, ...], scopes: list[tuple[int, ...]
 
 
 def logs_of(tokens: Tokens, values: Array) -> Array:
-    """Return the logarithms of weights; those out of the range of floating point are not zero or infinite."""
+    """Return the logarithms of weights, also of weights out of the range of floating point."""
     bad = np.flatnonzero(~(values >= 0.0))
     if len(bad):
         word = tokens.words[tokens.at + int(bad[0])]
@@ -135,13 +142,13 @@ def logs_of(tokens: Tokens, values: Array) -> Array:
         logs = np.log(values)
     for k in np.flatnonzero(np.isinf(logs)).tolist():
         word = tokens.words[tokens.at + k]
-        if word.strip("0.+-"):  # not a plain zero
+        if word.strip("0.+-"):  # The word is not a plain zero.
             logs[k] = _log_beyond(tokens, word, tokens.at + k)
     return logs
 
 
 def _log_beyond(tokens: Tokens, word: str, at: int) -> float:
-    """Return the logarithm of a weight that floating point takes for zero or infinite."""
+    """Return the logarithm of a weight that is zero or infinite in floating point."""
     try:
         exact = Decimal(word)
         if exact < 0:
@@ -150,13 +157,13 @@ def _log_beyond(tokens: Tokens, word: str, at: int) -> float:
             return -math.inf
         if exact.is_finite() and abs(exact.adjusted()) <= _MOST_DIGITS:
             return float(exact.ln())
-    except ArithmeticError:  # more digits than a decimal number may have
+    except ArithmeticError:  # The word has more digits than a decimal number may have.
         pass
     tokens.fail(f"a weight is {shown(word)}; it must be finite and within 1e±{_MOST_DIGITS}", at)
 
 
 def read_evidence(evidence: str | Path | Mapping[Any, Any] | None) -> dict[Any, int]:
-    """Return the states in which variables are held: from a file, or as they are given."""
+    """Return the states in which variables are held, from a file or from a mapping."""
     if evidence is None:
         return {}
     if isinstance(evidence, Mapping):
@@ -170,11 +177,11 @@ def read_evidence(evidence: str | Path | Mapping[Any, Any] | None) -> dict[Any, 
 
 
 def parse_evidence(text: str) -> dict[Any, int]:
-    """Return the evidence that a text holds, in either shape; 0 is none."""
+    """Return the evidence of a text, with or without a number of samples; the text ``0`` means no evidence."""
     tokens = Tokens(text)
-    if not len(tokens):  # cut short, or not yet written
+    if not len(tokens):  # The file may be truncated.
         raise ValueError("is empty; no evidence is written as 0")
-    if len(tokens) % 2 == 0:  # k and k pairs are an odd number of tokens, a number of samples before them one more
+    if len(tokens) % 2 == 0:  # k and k pairs are odd in number; one more token is a number of samples.
         samples = tokens.whole("the number of samples of evidence", 0)
         if samples != 1:
             tokens.fail(f"there are {samples} samples of evidence; give a file with one")
@@ -191,12 +198,12 @@ def parse_evidence(text: str) -> dict[Any, int]:
 
 
 def write_uai(model: MRF | FactorModel, path: str | Path) -> None:
-    """Write a discrete model as a Markov network, variables numbered in the caller's order."""
+    """Write a discrete model as a Markov network, with the variables numbered in the caller's order."""
     write_text(path, uai_text(model if isinstance(model, FactorModel) else FactorModel.of(model)))
 
 
 def uai_text(model: FactorModel) -> str:
-    """Return a model in UAI format; the constant is shared by the tables."""
+    """Return a model in UAI format, with the constant distributed over the tables."""
     if not model.cards:
         raise ValueError("no variable is left: there is nothing to write")
     scopes, tables = list(model.scopes), list(model.tables)
@@ -219,12 +226,12 @@ def uai_text(model: FactorModel) -> str:
 
 
 def write_pr(log_z: float, path: str | Path) -> None:
-    """Write the answer to the partition-function task: the word PR and log10 Z."""
+    """Write the answer of the partition-function task: the word PR and log10 Z."""
     write_text(path, f"PR\n{log_z / math.log(10.0):.12g}\n")
 
 
 def write_mar(marginals: Sequence[Array], path: str | Path) -> None:
-    """Write the answer to the marginals task: the word MAR, the number of variables, and states and P(x) of each."""
+    """Write the answer of the marginals task: MAR, the number of variables, and for each its states and P(x)."""
     words = [str(len(marginals))]
     for p in marginals:
         words += [str(len(p)), *(f"{x:.12g}" for x in p.tolist())]
