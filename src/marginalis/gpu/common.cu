@@ -1,7 +1,7 @@
-// What all kernels share: random bits by address, exponentials and logarithms, draws.
+// The common part of all kernels: random bits by address, exponentials and logarithms, draws.
 //
-// Compiled at run time (`device.py`) with -fmad=false: a multiply-add is one where it says so, so that kernels that do
-// the same in another arrangement of threads get the same bits. The tests compile it as C++ for the host, too.
+// It is compiled at run time (`device.py`) with -fmad=false, so that multiply-adds are fused only if written as such,
+// and kernels with another arrangement of threads give the same bits. The tests also compile it as C++ for the host.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -23,7 +23,7 @@ typedef float real;
 #define SHARED_AFTER(type, name, before) type *name = (type *)(shared_bytes + ((before) + 15) / 16 * 16)
 #define SYNC_WARP() __syncwarp()
 #define WRITE_BIT(word, lane, up) { u32 all = __ballot_sync(0xffffffffu, up); if ((lane) == 0) word = all; }
-// All threads of a block, many times 16 bytes on their way at once; both ends have room for whole ones
+// Copy by all threads of a block, with many transfers of 16 bytes in flight; both ends are padded to 16 bytes.
 FORCED void copy_all(uint4 *to, const uint4 *from, int count)
 {
     const int most = 8;
@@ -51,7 +51,7 @@ FORCED double multiply_add(double a, double b, double c) { return fma(a, b, c); 
 FORCED float size_of(float x) { return fabsf(x); }
 FORCED double size_of(double x) { return fabs(x); }
 
-// 2^x for x ≤ 0; 0 where that is below the smallest normal number
+// 2^x for x ≤ 0; 0 if the result is below the smallest normal number.
 FORCED float power(float x)
 {
 #ifdef __CUDACC__
@@ -64,8 +64,8 @@ FORCED float power(float x)
 }
 FORCED double power(double x) { return exp2(x); }
 
-// a/b, to a last digit or two; neither is very small or very large. The host is as coarse as a GPU may be, and always on
-// the same side, so that the tests see what this does to sums of many steps.
+// a/b with an error of one or two units in the last place, for arguments of moderate size. On the host the error is as
+// large as on a GPU and always of the same sign, so that the tests include its effect on sums of many steps.
 FORCED float quotient(float a, float b)
 {
 #ifdef __CUDACC__
@@ -76,7 +76,7 @@ FORCED float quotient(float a, float b)
 }
 FORCED double quotient(double a, double b) { return a / b; }
 
-// A word with the sign of x as its highest bit
+// A word with the sign of x as its highest bit.
 FORCED u32 sign_word(float x)
 {
     union { float number; u32 bits; } same;
@@ -90,15 +90,15 @@ FORCED u32 sign_word(double x)
     return (u32)(same.bits >> 32);
 }
 
-// ln(top/bottom) of positive normal numbers: top = 2^n·m·bottom, ln m = 2 artanh((m − 1)/(m + 1)). It is found from the
-// difference of the two, so that its error is relative: a step's increment is as small as the step, and a quotient that
-// is rounded beside 1 would add its own bias to every step.
+// ln(top/bottom) of positive normal numbers: top = 2^n·m·bottom, ln m = 2 artanh((m − 1)/(m + 1)). It is computed from
+// the difference of the two, so that its relative error is small. The increment of a step is as small as the step, and
+// the logarithm of a rounded quotient near 1 would add a bias to every step.
 FORCED float log_ratio(float top, float bottom)
 {
     union { float number; int bits; } part, below;
     part.number = top, below.number = bottom;
     int n = (part.bits - below.bits + (1 << 22)) >> 23;
-    part.bits -= n << 23; // now between 2/3 and 3/2 of `bottom`: their difference is exact
+    part.bits -= n << 23; // The result is between 2/3 and 3/2 of `bottom`, so their difference is exact.
     float s = quotient(part.number - bottom, part.number + bottom), q = s * s;
     float series = fmaf(q, 2.0f / 9.0f, 2.0f / 7.0f);
     series = fmaf(series, q, 2.0f / 5.0f);
@@ -120,14 +120,14 @@ FORCED real uniform(u32 word)
     return multiply_add((real)word, (real)2.3283064365386963e-10, (real)1.1641532182693481e-10);
 }
 
-// Whether a spin in the field a is up: sign(a) with probability 1/(1+e). A field of −0 counts as +0.
+// Whether a spin in the field a is up: it is sign(a) with probability 1/(1+e). A field of −0 counts as +0.
 FORCED bool spin_up(real a, real e, u32 word)
 {
     real u = uniform(word);
     return (a >= (real)0) != (multiply_add(u, e, u) < e);
 }
 
-// (|now| − |before|)·per_step, where now − before = slope/per_step; no cancellation for like signs
+// (|now| − |before|)·per_step, where now − before = slope/per_step; equal signs cause no cancellation.
 FORCED real rise(real now, real before, real slope, real per_step)
 {
     if ((now < (real)0) == (before < (real)0)) return now < (real)0 ? -slope : slope;
@@ -136,14 +136,14 @@ FORCED real rise(real now, real before, real slope, real per_step)
 
 struct alignas(16) Words { u32 w[4]; };
 
-// The keys of the ten rounds of Philox are arguments of their own: there the multiprocessors read them for nothing.
+// The keys of the ten rounds of Philox are separate kernel arguments, which multiprocessors read at no cost.
 struct Keys { u32 of[20]; };
 #define KEYS \
     u32 a0, u32 b0, u32 a1, u32 b1, u32 a2, u32 b2, u32 a3, u32 b3, u32 a4, u32 b4, \
     u32 a5, u32 b5, u32 a6, u32 b6, u32 a7, u32 b7, u32 a8, u32 b8, u32 a9, u32 b9
 #define GIVEN_KEYS {{a0, b0, a1, b1, a2, b2, a3, b3, a4, b4, a5, b5, a6, b6, a7, b7, a8, b8, a9, b9}}
 
-// Philox-4x32-10 (Salmon et al., SC 2011) at the counter (chain, step, group, side)
+// Philox-4x32-10 (Salmon et al., SC 2011) at the counter (chain, step, group, side).
 FORCED Words philox(u32 chain, u32 step, u32 group, u32 side, const Keys &keys)
 {
     u32 c0 = chain, c1 = step, c2 = group, c3 = side;
@@ -158,7 +158,7 @@ FORCED Words philox(u32 chain, u32 step, u32 group, u32 side, const Keys &keys)
     return {{c0, c1, c2, c3}};
 }
 
-// Addresses, as in random.py
+// Addresses, as in random.py.
 #define SIDE_JOINT 2u
 #define SIDE_MIXTURE 5u
 #define SIDE_METROPOLIS 16u

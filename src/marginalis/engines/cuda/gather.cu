@@ -1,4 +1,4 @@
-// Chains go on from the sampled spins of others: `ancestors`, for every chain of all groups
+// Copy the sampled spins of its ancestor to every chain; `ancestors` has an entry for each chain of all groups.
 extern "C" __global__ void gather(int n, long pitch, const long *ancestors, const u32 *states, u32 *chosen)
 {
     int lane = threadIdx.x % 32;

@@ -1,13 +1,13 @@
-// Any graph, any kind of unit, a base with or without couplings or a mixture (DRAWN: its component is in the state): a
-// thread for each chain.
+// The kernel for any graph, any kind of unit, and a base with or without couplings or a mixture; one thread per chain.
 //
-// The arithmetic is that of `engines/reference/loop.py`. All states are one array, [unit][chain], the sampled units first, in
-// the order of the sweep, then the summed-out ones. Where all units are spins (SPINS), 32 chains share a word.
-// KIND_V and KIND_H: 0 spins, 1 Gaussians, 2 categorical variables, as one-hot features. Units other than these come in
-// fours; those beyond the last have no fields, couplings or variance.
+// The formulas are those of `engines/reference/loop.py`. All states are one array, [unit][chain]: the sampled units in
+// the order of the sweep, then the summed-out ones. If all units are spins (SPINS), 32 chains share a word. With DRAWN
+// the component of the mixture is part of the state. KIND_V and KIND_H are 0 for spins, 1 for Gaussian units, and 2 for
+// categorical variables (one-hot features). The number of units, except for categorical variables, is padded to a
+// multiple of four; padding units have no fields, couplings or variance.
 
-#define FLUSH 64 // factors in [1, 2] whose product stays in range
-#define FEW 4 // categorical variables per logarithm
+#define FLUSH 64 // Number of factors in [1, 2] whose product stays in range.
+#define FEW 4 // Categorical variables per logarithm.
 
 #ifdef SPINS
 typedef u32 state;
@@ -17,7 +17,7 @@ typedef real state;
 
 struct Chain {
     state *x;
-    long pitch, t; // chains in all, and which this is
+    long pitch, t; // Number of chains, and the place of this one.
     u32 number;
 };
 
@@ -36,7 +36,7 @@ FORCED real added(real w, const Chain &c, int unit, real a) { return multiply_ad
 FORCED void put(const Chain &c, int unit, real value) { c.x[(long)unit * c.pitch + c.t] = value; }
 #endif
 
-// Couplings into every unit: from[p], w[p] for p from at[unit] to at[unit + 1]; no lists where there are none
+// Couplings into every unit: from[p], w[p] for p from at[unit] to at[unit + 1]; without couplings there are no lists.
 struct Lists { const int *at, *from; const real *w; };
 
 FORCED real field(const Lists &lists, const Chain &c, int unit, real start)
@@ -45,7 +45,7 @@ FORCED real field(const Lists &lists, const Chain &c, int unit, real start)
     return start;
 }
 
-// The same where all lists are made equally long, at most eight: no `at`, and all loads at once
+// The same if all lists are padded to an equal length of at most eight: without `at`, and with all loads at once.
 template <int LENGTH> FORCED real even_field(const Lists &lists, const Chain &c, int unit, real start)
 {
     if (LENGTH == 0) return field(lists, c, unit, start);
@@ -70,7 +70,7 @@ template <int LENGTH> FORCED real even_field(const Lists &lists, const Chain &c,
 #define INTO0(unit, start) (start)
 #endif
 
-// Wichura, Algorithm AS 241, Applied Statistics 37, 477 (1988); of 32 bits none needs its third branch
+// Wichura, Algorithm AS 241, Applied Statistics 37, 477 (1988); uniforms of 32 bits never need its third branch.
 FORCED real horner(real x, const double *c)
 {
     real value = (real)c[0];
@@ -101,16 +101,16 @@ FORCED real normal(u32 word)
     return sign * (horner(s, far_top) / horner(s, far_bottom));
 }
 
-// A unit of kind 0 or 1 given its field; `e` is exp(−2|field|) for a spin
+// Draw a unit of kind 0 or 1 given its field; `e` is exp(−2|field|) for a spin.
 FORCED real draw(int kind, real a, real e, u32 word, const real *variance, const real *deviation, int unit)
 {
     if (kind == 0) return spin_up(a, e, word) ? (real)1 : (real)-1;
     return multiply_add(a, variance[unit], normal(word) * deviation[unit]);
 }
 
-// Fields of the features of one categorical variable, start + β·slope, in scratch: their maximum and Σ exp(a − maximum)
+// Fields of the features of one categorical variable, a = start + β·slope, in scratch: max a and Σ exp(a − max a).
 struct Features {
-    real *slopes; // and the starts, `count` places further
+    real *slopes; // The starts are `count` places further.
     long pitch;
     int count;
     MEMBER real slope(int f) const { return slopes[f * pitch]; }
@@ -131,7 +131,7 @@ struct Features {
         for (int f = 0; f < count; ++f) total += power((under(f, beta) - *most) * LOG2_E);
         return total;
     }
-    // The first feature whose cumulative sum exceeds u·total; the last takes what rounding may have left over
+    // Draw the first feature whose cumulative sum exceeds u·total; the last also takes the remainder from rounding.
     MEMBER int pick(real beta, real most, real total, u32 word) const
     {
         real threshold = uniform(word) * total, below = (real)0;
@@ -144,7 +144,7 @@ struct Features {
 };
 
 #ifdef METROPOLIS
-// Sweeps of single flips of the summed-out spins (`moves.metropolis`); y holds the fields of the sampled ones
+// Metropolis sweeps over the summed-out spins (`moves.metropolis`); y holds the fields of the sampled ones.
 FORCED void flip(const Chain &c, const Lists &up, real *y, int n, int unit, real own, real beta, u32 word)
 {
     real spin = get(c, n + unit), change = spin * ((real)-2 * beta);
@@ -166,7 +166,7 @@ FORCED void flip(const Chain &c, const Lists &up, real *y, int n, int unit, real
 }
 #endif
 
-// The component of a mixture that a chain is in adds its fields to the base of the summed-out side where it is drawn
+// Add the fields of each chain's component of a mixture, if it is drawn, to the base of the summed-out side.
 #ifdef DRAWN
 #define PULL_H(unit) pulls_h[(long)z * m + (unit)]
 #else
@@ -181,7 +181,7 @@ FORCED real own_logit(const Chain &c, int n, int z, const real *mixture, const r
     return logit;
 }
 
-// The component given all other variables
+// Draw the component given all other variables.
 FORCED int draw_component(
     const Chain &c, const Features &of, int n, int m, const real *mixture, const real *pulls, const real *pulls_h, real beta, u32 word)
 {
@@ -195,7 +195,7 @@ FORCED int draw_component(
 }
 #endif
 
-// Carry chains from one step of 0 … K to another. `pitch` is a multiple of 32: chains beyond the last go along.
+// Advance chains from one step of 0 … K to another. `pitch`, a multiple of 32, includes padding chains.
 extern "C" __global__ void BOUNDS anneal(
     int n, int m, const int *starts_v, const int *starts_h, int variables_v, int variables_h,
     const int *up_at, const int *up_from, const real *up_w, const int *up0_at, const int *up0_from, const real *up0_w,
@@ -224,7 +224,7 @@ extern "C" __global__ void BOUNDS anneal(
 #endif
     double weight = weights[c.t], on_joint = joint ? joint[c.t] : 0.0, rise_v = rises[c.t];
 
-    if (fresh == 1) { // from the base, whose units are independent
+    if (fresh == 1) { // The units of the base are independent.
         if (KIND_V == 2) {
             for (int i = 0; i < variables_v; ++i) {
                 Features of = {own, pitch, starts_v[i + 1] - starts_v[i]};
@@ -252,12 +252,12 @@ extern "C" __global__ void BOUNDS anneal(
         double difference = differences[k - 1];
         real beta = betas[k], beta_before = betas[k - 1], per_step = (real)(1.0 / difference);
         double drawn = 0.0;
-#ifdef DRAWN // the component that the chain is in lets go of v
+#ifdef DRAWN // The couplings between the component and v vanish along the path.
         rise_v -= (double)own_logit(c, n, z, mixture, pulls);
 #endif
         weight += rise_v * difference;
 
-        // the summed-out side: ln λ_k for the weight, and h from P_k(h|v)
+        // The summed-out side: ln λ_k for the weight, and h from P_k(h|v).
         if (KIND_H == 2) {
             real top = (real)1, bottom = (real)1;
             Words earlier;
@@ -317,7 +317,7 @@ extern "C" __global__ void BOUNDS anneal(
         if (joint) on_joint += (rise_v + drawn) * difference;
         SYNC_WARP();
 
-        // the component of a mixture, one more summed-out variable, whose pull on v gives way
+        // The component of a mixture is another summed-out variable, whose fields on v vanish along the path.
         const real *pull = 0;
 #ifdef DRAWN
         if (k < steps && !drawn_last)
@@ -350,7 +350,7 @@ extern "C" __global__ void BOUNDS anneal(
             SYNC_WARP();
         }
 #endif
-        // the sweep through the sampled units; `low`: the slope of their fields without the units after them
+        // The sweep through the sampled units; `low` is the slope of their fields without the units after them.
         rise_v = 0.0;
         if (KIND_V == 2) {
             for (int i = 0; i < variables_v; ++i) {
@@ -410,7 +410,7 @@ extern "C" __global__ void BOUNDS anneal(
 }
 
 #ifdef SPINS
-// Chains go on from the sampled spins of others
+// Copy the sampled spins of its ancestor to every chain.
 extern "C" __global__ void gather(int n, const long *ancestors, long pitch, const u32 *x, u32 *chosen)
 {
     long t = (long)blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,14 +1,15 @@
 // Large dense models of spins, two independent sides: half a step of all chains is a product of matrices.
 //
-// Spins are bits, [chain][word]; the weights into a unit are whole numbers of 24 bits times a power of 2 of its own, cut
-// into three signed bytes, so that tensor cores add them up without rounding: the fields do not depend on how the work
-// is cut up. What a chain's weight gains goes in whole numbers as well, four units at a time, which share a call of
-// Philox. Here is what two kernels share: `resident.cu`, for weights that all fit into the multiprocessors, and
-// `streamed.cu`, for others. A warp takes 16·HALVES chains and 32 units at a time.
+// Spins are bits, [chain][word]. The weights into a unit are whole numbers of 24 bits times a power of 2 of that unit.
+// They are split into three signed bytes, so that tensor cores add them up without rounding, and the fields do not
+// depend on the division of the work. Increments of log-weights are whole numbers as well, for four units at a time,
+// which share a call of Philox. This file is the common part of two kernels: `resident.cu`, for weights that fit into
+// the shared memory of all multiprocessors together, and `streamed.cu`, for others. A warp processes 16·HALVES chains
+// and 32 units at a time.
 //
-// Bit b of an input word is the input with number 8j + q + 4r of its 32, in byte j of register r of the threads with
-// lane % 4 = q: so shifting the word makes the operand. Likewise units are dealt to columns so that a thread gets eight
-// neighbours, which make a byte of the word that is drawn. `large.py` packs the weights accordingly.
+// Input 8j + q + 4r of an input word of 32 bits is in byte j of register r of the threads with lane % 4 = q, so that
+// shifts of the word yield the operands. Units are assigned to columns such that a thread has eight neighbouring units,
+// which form one byte of the drawn word. `large.py` packs the weights accordingly.
 
 struct alignas(16) Operands2 { u32 of[4]; }; // of two products
 template <class T> struct alignas(16) Four { T of[4]; };
@@ -24,7 +25,7 @@ FORCED void multiply(int *c, const u32 *a, u32 b0, u32 b1)
 #endif
 }
 
-// Read what another multiprocessor may have written a moment ago
+// Read a value that another multiprocessor may have just written.
 template <class T> FORCED T read_through(const T *from)
 {
 #ifdef __CUDACC__
@@ -34,7 +35,7 @@ template <class T> FORCED T read_through(const T *from)
 #endif
 }
 
-// Start to copy 16 bytes into shared memory; say that these were some; wait for all but the last few of those
+// Start copying 16 bytes into shared memory; close a group of copies; wait for all but the last few groups.
 FORCED void fetch(void *to, const void *from)
 {
 #ifdef __CUDACC__
@@ -51,7 +52,7 @@ FORCED void fetch(void *to, const void *from)
 #define WAIT_FETCHES(n)
 #endif
 
-// The operands that two input words make, of the chains g and g + 8 of sixteen
+// The operands from two input words, for the chains g and g + 8 of sixteen.
 FORCED void spread(u32 *a, u32 upper, u32 lower, int q)
 {
     upper >>= q, lower >>= q;
@@ -68,9 +69,9 @@ FORCED int rounded(float x)
 #endif
 }
 
-typedef int Sums[HALVES][4][3][4]; // for each sixteen chains, eight columns and byte, what a thread has of a product
+typedef int Sums[HALVES][4][3][4]; // A thread's part of a product, for each sixteen chains, eight columns and byte.
 
-// Add two of the twelve products of 32 inputs
+// Add two of the twelve products of 32 inputs.
 FORCED void add_products(Sums &sums, const u32 (&a)[HALVES][4], const Operands2 &b, int p)
 {
 #pragma unroll
@@ -82,9 +83,9 @@ FORCED void add_products(Sums &sums, const u32 (&a)[HALVES][4], const Operands2 
         }
 }
 
-// Units that are drawn, from the first of a word. Of every unit: `scale` of its weights, the slope of its own field and
-// that at β = 0 (`bases`), and the sums of the weights into it (`high`, `low`: an input is 2·bit − 1). `units` and
-// `number` are those of their side.
+// Units to draw, from the first of a word. Each unit has the `scale` of its weights, the slope of its own field, the
+// field at β = 0 (`bases`), and the sums of the weights into it (`high`, `low`), which are needed because an input is
+// 2·bit − 1. `units` and `number` are those of the side.
 struct Side {
     const real *scale, *slopes, *bases;
     const int *high, *low;
@@ -96,14 +97,14 @@ struct Side {
         int units##end, u32 side##end
 #define GIVEN_SIDE(end) {scale##end, slopes##end, bases##end, high##end, low##end, units##end, side##end}
 
-// A step: its β, the one before, and how far these are apart
+// A step: its β, the previous β, and their difference.
 struct alignas(16) Step {
     real beta, before;
     double difference;
 };
 
-// What is added up, by chain: whole numbers times 1/`unit`, of ln Λ and, for AIS, of ln W; slopes of −E_k in β times
-// `unit_v`, for even and odd k; and log-weights
+// Sums per chain: increments of ln Λ and, for AIS, of ln W, as whole numbers after multiplication by `unit`; slopes of
+// −E_k in β times `unit_v`, for even and odd k; and log-weights.
 struct Gains {
     real unit, unit_v;
     long long *marginal, *joint, *rises;
@@ -115,7 +116,7 @@ struct Gains {
         double *joint, int chains
 #define GIVEN_GAINS {unit, unit_v, gained, gained_joint, rises, weights, joint, chains}
 
-// Of the chains of a thread, row, row + 8, …: a byte of spins that are up, and what their weights gain
+// Results for the chains of a thread (row, row + 8, …): a byte of spins that are up, and the increments of weights.
 #define CHAINS (2 * HALVES)
 struct Drawn {
     u32 bits[CHAINS];
@@ -124,7 +125,7 @@ struct Drawn {
 
 template <class T> FORCED Four<T> four(const T *from) { return *(const Four<T> *)from; }
 
-// The slopes in β of the fields of four units, the first or second four of a thread
+// The slopes in β of the fields of four units, the first or second four of a thread.
 FORCED void find_slopes(real (&slopes)[CHAINS][8], int second, const Sums &sums, int q, const Side &side)
 {
     const int of = 8 * q + 4 * second;
@@ -143,7 +144,7 @@ FORCED void find_slopes(real (&slopes)[CHAINS][8], int second, const Sums &sums,
         }
 }
 
-// Draw these units at step k; `summed` if the side is summed out
+// Draw these units at step k; `summed` if the side is summed out.
 template <bool summed>
 FORCED void draw_four(
     Drawn &drawn, const real (&slopes)[CHAINS][8], int second, int q, int word, u32 chain, int k, const Step &step,
@@ -185,7 +186,7 @@ FORCED void draw_four(
             }
             if (up) drawn.bits[i] |= 1u << (4 * second + m);
         }
-        // no branches: so the arithmetic of several chains is interleaved
+        // There are no branches, so that the arithmetic of several chains is interleaved.
         const int there = at < side.units ? -1 : 0;
         if (summed) {
             int gain = rounded(multiply_add(linear, step_size, log_ratio(top, bottom)) * gains.unit);
@@ -199,7 +200,7 @@ FORCED void draw_four(
     }
 }
 
-// Sums over the four threads of some chains: each thread gets those of one chain, the lower ones first
+// Sums over the four threads of some chains; each thread receives those of one chain, in order.
 FORCED int add_up(const int *of, int q)
 {
     int sum;
@@ -215,7 +216,7 @@ FORCED int add_up(const int *of, int q)
     return sum;
 }
 
-// Draw 32 units of the chains row, row + 8, … into the word of that number, and leave what their weights gain
+// Draw 32 units of the chains row, row + 8, … into the word of that number, and add the increments of the weights.
 template <bool summed>
 FORCED void draw(
     const Sums &sums, int word, int q, int row, u32 first, u32 *out, int out_words, int k, const Step &step,
@@ -248,7 +249,7 @@ FORCED void draw(
 #ifdef JOINT
     atomicAdd((u64 *)gains.joint + row, (u64)(long long)with_h);
 #endif
-    if (word != 0) return; // the first units also weigh what the other side has got
+    if (word != 0) return; // The threads of the first units also add the contribution of the other side.
     long long before = read_through(rises + (long)(k - 1 & 1) * gains.chains);
     double rise_v = (double)before / (double)gains.unit_v * step.difference;
     *now = 0;
@@ -258,7 +259,7 @@ FORCED void draw(
 #endif
 }
 
-// Draw the sampled side from the base, if it is fresh, and weigh what it has
+// Draw the sampled side from the base, if it is fresh, and compute its slopes.
 extern "C" __global__ void start(
     u32 *out, int out_words, int units, const real *slopes, const real *bases, KEYS, u32 side, u32 first, int chains,
     int k, int fresh, real unit_v, long long *rises)

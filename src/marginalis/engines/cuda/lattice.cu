@@ -1,30 +1,30 @@
-// Bipartite lattices of spins without fields, whose couplings are all of one size: 32 chains share a word.
+// Bipartite lattices of spins without fields, whose couplings are all ±J; 32 chains share a word.
 //
-// A block has 32 chains, a lane a site, and a word of a site has a bit for each chain, set where the spin is up. The
-// field of a site is one of few: |field| = c·|J| with c = degree, degree − 2, …, so that probabilities are whole numbers of
-// 32 bits made beforehand, and sums of neighbours are made of bits. Random bits are compared with those numbers:
-// PLANES: bit by bit from the highest one, for all chains of a word at once, until all are decided. Else: a word for
-// each site and chain, as everywhere; lanes then are chains, and words are turned over.
+// A block has 32 chains, a lane processes a site, and the word of a site has one bit per chain, which is set if the
+// spin is up. A site has few possible fields, |field| = c·|J| with c = degree, degree − 2, …, so probabilities are
+// tabulated as whole numbers of 32 bits, and neighbours are counted by logic on words. Random bits are compared with
+// the probabilities. With PLANES this is done bit by bit from the highest one, for all chains of a word at once, until
+// all are decided. Otherwise each site and chain has a word, lanes are chains, and the resulting words are transposed.
 //
-// Sites are sorted by degree; those of the sampled side come first. DEGREES_V and DEGREES_H: bit d is set where a side
-// has sites of degree d. BITS: of the number of sites that a thread counts.
+// Sites are sorted by degree; those of the sampled side come first. Bit d of DEGREES_V and DEGREES_H is set if the side
+// has sites of degree d. BITS is the number of bits of the number of sites that a thread counts.
 
-#define MOST 8 // places for c, and more than any degree
-#define CLASSES(d) (((d) + 1) / 2) // other than c = 0
+#define MOST 8 // Number of possible c, and more than any degree.
+#define CLASSES(d) (((d) + 1) / 2) // Classes other than c = 0.
 #define CLASS(d, i) ((d) - 2 * (i))
-#define DIGITS 4 // classes of a degree at most, those with c = 0 too
+#define DIGITS 4 // Largest number of classes of a degree, with c = 0.
 #define ALL 0xffffffffu
 #ifdef PLANES
-#define BATCH 4 // sites that are counted together
+#define BATCH 4 // Sites that are counted together.
 #else
-#define BATCH 1 // else the code would be too long to be kept at hand
+#define BATCH 1 // Longer code would not fit into the instruction cache.
 #endif
-#define ROUND 4 // planes of a call of Philox
-#define SURE 3 // calls without looking whether all is decided: with 12 planes it mostly is, with 8 it is not
+#define ROUND 4 // Planes per call of Philox.
+#define SURE 3 // Calls before the first check: after 12 planes all chains are mostly decided, after 8 they are not.
 
 FORCED u32 majority(u32 a, u32 b, u32 c) { return (a & b) | (a & c) | (b & c); }
 
-// The number of set bits among up to seven words: three words
+// The number of set bits among up to seven words, as three words.
 struct Count {
     u32 ones, twos, fours;
     MEMBER Count(const u32 *w)
@@ -35,7 +35,7 @@ struct Count {
         twos = from_a ^ from_b ^ from_ones;
         fours = majority(from_a, from_b, from_ones);
     }
-    // Where the count is one of those whose bit is set in `which`
+    // The bits where the count is one of those in the set `which`.
     MEMBER u32 among(u32 which) const
     {
         u32 found = 0;
@@ -49,19 +49,19 @@ struct Count {
 struct Run {
     const Keys &keys;
     u32 group, side, k;
-    const u32 *thresholds; // of the step, by c
-    const Words *planes; // their bits as words, [call][c]
+    const u32 *thresholds; // Thresholds of the step, by c.
+    const Words *planes; // The bits of the thresholds as words, [call][c].
     int lane;
 };
 
 #ifdef PLANES
-// Planes of CALLS calls of Philox: where the random number is less than the threshold, and where it is neither less nor more
+// Planes of CALLS calls of Philox: the bits where the random number is less than the threshold, or equal so far.
 template <int D, int CALLS>
 FORCED void compare(const Run &run, u32 unit, u32 call, const u32 *masks, u32 zero, u32 *less, u32 *same)
 {
     *less = 0u, *same = ~0u;
 #pragma unroll
-    for (int q = CALLS - 1; q >= 0; --q) { // from the lowest plane up
+    for (int q = CALLS - 1; q >= 0; --q) { // The loop goes from the lowest plane up.
         Words random = philox(run.group, run.k, 8 * unit + call + q, run.side, run.keys);
         u32 bits[ROUND] = {call + q == 0 ? zero : 0u, 0u, 0u, 0u};
 #pragma unroll
@@ -91,7 +91,7 @@ template <int D> FORCED u32 drawn_less(const Run &run, u32 unit, const u32 *mask
     return less;
 }
 #else
-// Bit i of lane j becomes bit j of lane i
+// Transpose: bit i of lane j becomes bit j of lane i.
 FORCED u32 turned(u32 word, int lane)
 {
     u32 low = 0x0000ffffu;
@@ -103,7 +103,7 @@ FORCED u32 turned(u32 word, int lane)
     return word;
 }
 
-// The next site of a chain, whose bits in `of_class` are the lowest ones
+// Count the next site of a chain, whose bits in `of_class` are the lowest ones.
 template <int D> FORCED u32 is_less(u32 word, u32 *of_class, const u32 *thresholds)
 {
     u32 threshold = D % 2 ? thresholds[CLASSES(D) - 1] : 0x80000000u;
@@ -144,18 +144,18 @@ template <int D> FORCED u32 drawn_less(const Run &run, u32 unit, const u32 *mask
 }
 #endif
 
-// Draw the sites of 32 lanes; `masks`: where their |field| is c·|J|, for each c
+// Draw the sites of 32 lanes; `masks` are the bits where |field| is c·|J|, for each c.
 template <int D>
 FORCED void update(const Run &run, const u32 *inputs, int pitch, const u32 *units, u32 *x, u32 *own, int at, int end, u32 *masks)
 {
     int place = at + run.lane;
     bool is_there = place < end;
-    if (!is_there) place = end - 1; // such a lane goes along, for the others of its warp
+    if (!is_there) place = end - 1; // Lanes without a site repeat the last one, because the whole warp takes part.
     u32 words[7] = {};
 #pragma unroll
     for (int i = 0; i < D; ++i) {
         u32 input = inputs[i * pitch + place];
-#ifdef SIGNED // the highest bit: whether the coupling is negative
+#ifdef SIGNED // The highest bit is set if the coupling is negative.
         words[i] = x[input & 0x7fffffffu] ^ (u32)((int)input >> 31);
 #else
         words[i] = x[input];
@@ -174,14 +174,14 @@ FORCED void update(const Run &run, const u32 *inputs, int pitch, const u32 *unit
     u32 unit = at + run.lane;
 #endif
     u32 less = drawn_less<D>(run, unit, masks, ~some);
-    u32 up = count.among(0xffu << (D + 1) / 2 & 0xffu); // no field counts as a positive one
+    u32 up = count.among(0xffu << (D + 1) / 2 & 0xffu); // A field of zero counts as positive.
     if (is_there) own[place] = up ^ less;
 #pragma unroll
     for (int i = 0; i < CLASSES(D); ++i)
         if (!is_there) masks[i] = 0u;
 }
 
-// Numbers of 32 chains, a word for each of their bits
+// Numbers of 32 chains, with one word per binary digit.
 struct Counter {
     u32 bits[BITS + 5];
     MEMBER u32 add(int bit, u32 a, u32 b)
@@ -204,7 +204,7 @@ struct Counter {
             carry = both;
         }
     }
-    // The number of the lane's chain in all lanes together
+    // The sum over all lanes of the number of this lane's chain.
     MEMBER u32 total(int lane)
     {
 #pragma unroll
@@ -227,7 +227,7 @@ struct Counter {
 
 struct Side { const u32 *inputs, *units; const int *starts; int size; u32 *own; };
 
-// Sites of degree D: draw them, and count their fields or not
+// Draw the sites of degree D, and count their fields if requested.
 template <int D, bool COUNTED>
 FORCED void sweep_degree(const Run &run, const Side &side, u32 *x, u32 *counts, int start, int end)
 {
@@ -254,7 +254,7 @@ FORCED void sweep_degree(const Run &run, const Side &side, u32 *x, u32 *counts, 
     for (int i = 0; i < CLASSES(D); ++i) atomicAdd(counts + 32 * i + run.lane, counters[i].total(run.lane));
 }
 
-// `counts`: [degree, of those that occur][class][chain]
+// `counts` are [degree that occurs][class][chain].
 template <int D, int DEGREES, bool COUNTED> FORCED void sweep(const Run &run, const Side &side, u32 *x, u32 *counts)
 {
     if constexpr (D < MOST) {
@@ -264,8 +264,8 @@ template <int D, int DEGREES, bool COUNTED> FORCED void sweep(const Run &run, co
     }
 }
 
-// Add what the sites of a chain are worth in a step, in the order in which the CPU does. `table` is that of the step;
-// `counts` are those of the chain, and are 0 afterwards.
+// Add the contribution of a step to a chain's log-weight, in the order of the CPU. `table` is that of the step;
+// `counts` are those of the chain, and are reset to 0.
 template <int D, int DEGREES>
 FORCED void weigh(double *weight, u32 *counts, const double *table, const int *starts)
 {
@@ -284,10 +284,10 @@ FORCED void weigh(double *weight, u32 *counts, const double *table, const int *s
 #endif
             }
 #ifdef PLANES
-            if (D % 2 == 0) of_class[D / 2] = rest; // those without a field
+            if (D % 2 == 0) of_class[D / 2] = rest; // Sites without a field.
 #pragma unroll
             for (int p = 1; p <= D / 2; ++p) {
-                u32 sum = 0u; // of the classes whose number has these digits
+                u32 sum = 0u; // Sites of the classes whose number has these digits.
 #pragma unroll
                 for (int i = p; i < DIGITS; ++i)
                     if ((i & p) == p) sum += of_class[i];
@@ -299,9 +299,10 @@ FORCED void weigh(double *weight, u32 *counts, const double *table, const int *s
     }
 }
 
-// Carry chains from one step of 0 … K to another; those of a group beyond `chains` from `lead` on go along. `x`: the
-// states of a group after the other, with room for both sides unless these are in shared memory meanwhile.
-// `thresholds`: by step from `origin` on and c, times 2^32; `worth`: what sites add to a log-weight in a step (`lattice.py`).
+// Advance chains from one step of 0 … K to another; the `chains` chains from `lead` on count, and the others of the
+// groups are padding. `x` holds the states group by group, with room for both sides unless they are in shared memory.
+// `thresholds` are listed by step from `origin` on and by c, times 2^32; `worth` are the contributions of sites to a
+// log-weight by step (`lattice.py`).
 extern "C" __global__ void BOUNDS anneal(
     int n, int m, const u32 *inputs_v, const u32 *inputs_h, const u32 *units_v, const u32 *units_h,
     const int *starts_v, const int *starts_h, const u32 *thresholds, const double *worth, int origin, KEYS, u32 side_v, u32 side_h,
@@ -310,9 +311,9 @@ extern "C" __global__ void BOUNDS anneal(
     SHARED_BYTES(shared_bytes);
     const Keys keys = GIVEN_KEYS;
     int lane = threadIdx.x % 32, t = 32 * blockIdx.x + lane - lead;
-    Words *planes = (Words *)shared_bytes; // of an even and an odd step
+    Words *planes = (Words *)shared_bytes; // Bits of thresholds for an even and an odd step.
     u32 *counts = (u32 *)(planes + 2 * (32 / ROUND) * MOST);
-    int places = 0; // for counts
+    int places = 0; // Number of places for counts.
 #pragma unroll
     for (int d = 0; d < MOST; ++d) places += (DEGREES_H >> d & 1) * 32 * DIGITS;
 #ifdef INSIDE

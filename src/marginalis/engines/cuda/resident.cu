@@ -1,34 +1,35 @@
-// Whole steps of all chains, for weights that fit into the shared memory of some multiprocessors: a group of blocks, one
-// on each, has all weights of both halves, and takes its share of the chains through all steps.
+// Whole steps of all chains, for weights that fit into the shared memory of several multiprocessors together. A group
+// of blocks, one per multiprocessor, holds all weights of both half steps, and advances its part of the chains.
 //
-// A block has the weights into some units of both sides, 32 at a time (its `shares`: which word of the side they are,
-// the first and the last word of inputs that matters, and where the weights lie), and all else of these units. TEAMS
-// teams of TEAM threads each take ROWS chains at a time, in turns, without waiting for each other; where there are few
-// warps, TOKENS of the teams multiply at a time, and the others draw meanwhile. The blocks of a group wait for each other
-// only where chains go from one half step to the next: `arrived` counts the blocks that are through with some chains. All
+// A block holds the weights into some units of both sides, 32 at a time, and the other data of these units. Its
+// `shares` list the word of the side, the range of words of inputs that are not zero, and the position of the weights.
+// TEAMS teams of TEAM threads process ROWS chains at a time, in turns, without waiting for each other. If there are few
+// warps, only TOKENS of the teams multiply at a time, while the others draw. The blocks of a group wait for each other
+// only when chains proceed to the next half step: `arrived` counts the blocks that have finished some chains. All
 // blocks must run at the same time.
 //
-// With TOGETHER the four warps of a team multiply as one (`wgmma` of Hopper), with weights straight from shared memory.
+// With TOGETHER the four warps of a team multiply together (`wgmma` of Hopper), with weights directly from shared
+// memory.
 
-#define PIECE (6 * 32) // for 32 inputs and 32 units: six times two products, 32 lanes
+#define PIECE (6 * 32) // Operands for 32 inputs and 32 units: six times two products, 32 lanes.
 #define TILES (ROWS / (16 * HALVES))
-#define AHEAD 3 // operands that are read before they are used
+#define AHEAD 3 // Number of operands that are read in advance.
 #define COUNT_SUMS ((int)(sizeof(Sums) / sizeof(int)))
 
 struct alignas(16) Share { int word, from, to, at; };
-struct alignas(16) Own { // of 32 units
+struct alignas(16) Own { // The other data of 32 units.
     Share share;
     real scale[32], slopes[32], bases[32];
     int high[32], low[32];
 };
 
-// Wait for the threads of a team; say that one has arrived; wait for so many to have done so
+// Wait for the threads of a team; signal an arrival; wait for a number of arrivals.
 #ifdef __CUDACC__
 FORCED void team_barrier(int team) { asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(TEAM) : "memory"); }
 FORCED void arrive(u32 *at) { asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(at) : "memory"); }
 FORCED void wait_for(const u32 *arrived, u32 number)
 {
-    u32 now; // to acquire empties the cache, also for others: once will do
+    u32 now; // Acquiring invalidates the cache for all threads, so it is done only once.
     do asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(arrived) : "memory");
     while ((int)(now - number) < 0);
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(arrived) : "memory");
@@ -42,7 +43,7 @@ FORCED void wait_for(const u32 *arrived, u32 number)
 }
 #endif
 
-// Take a token that another warp may have, and give it back
+// Take a token, waiting until one is free; return it.
 FORCED void take(u32 *token, int lane)
 {
 #ifdef __CUDACC__
@@ -61,12 +62,12 @@ FORCED void give(u32 *token, int lane)
 #endif
 }
 
-// Copy what a block has of one side
+// Copy the block's data of one side.
 FORCED void copy_own(
     Own *own, Operands2 *weights, const Operands2 *packed, int in_words, const Share *shares, int most, const Side &side)
 {
     for (int s = 0; s < most; ++s) {
-        const Share share = shares[s]; // packed by 64 units
+        const Share share = shares[s]; // The weights are packed by 64 units.
         if (threadIdx.x == 0) own[s].share = share;
         if (share.at < 0) continue;
         for (int i = threadIdx.x; i < 32; i += TEAMS * TEAM) {
@@ -92,7 +93,7 @@ FORCED void copy_own(
 
 #ifdef TOGETHER
 #ifdef __CUDACC__
-#define HELD(x) asm volatile("" : "+r"(x)::"memory") // made here, and not later
+#define HELD(x) asm volatile("" : "+r"(x)::"memory") // The compiler must compute the value here, and not later.
 #define FENCE_OPERANDS() asm volatile("wgmma.fence.sync.aligned;" ::: "memory")
 #define PRODUCTS_SENT() asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory")
 #define WAIT_PRODUCTS() asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory")
@@ -103,8 +104,8 @@ FORCED void copy_own(
 #define WAIT_PRODUCTS()
 #endif
 
-// Where the weights of a piece lie, as the tensor cores are told: eight columns and 16 inputs are 128 bytes, and so far
-// apart by columns, twelve times as far by inputs
+// The matrix descriptor of a piece of weights for the tensor cores: eight columns and 16 inputs are 128 bytes, which is
+// the stride by columns, and a twelfth of the stride by inputs.
 FORCED u32 described(const Operands2 *piece)
 {
 #ifdef __CUDACC__
@@ -113,9 +114,9 @@ FORCED u32 described(const Operands2 *piece)
     return (u32)((const unsigned char *)piece - shared_memory) >> 4;
 #endif
 }
-#define NEXT_PIECE ((u32)(PIECE * sizeof(Operands2) >> 4)) // from one description to the next
+#define NEXT_PIECE ((u32)(PIECE * sizeof(Operands2) >> 4)) // Difference between the descriptors of successive pieces.
 
-// Add all twelve products of 32 inputs, for the 64 chains of four warps; the first ones are not added to anything
+// Add all twelve products of 32 inputs, for the 64 chains of four warps; the first products start from zero.
 template <bool first> FORCED void multiply_together(Sums &sums, const u32 (&a)[4], u32 weights)
 {
     int *c = &sums[0][0][0][0];
@@ -137,7 +138,7 @@ template <bool first> FORCED void multiply_together(Sums &sums, const u32 (&a)[4
 #endif
 }
 
-// The products of two words of inputs, which are read while products are still under way
+// The products of two words of inputs, which are read while previous products are in progress.
 template <bool first> FORCED void add_two(Sums &sums, const u32 *upper, const u32 *lower, u32 weights, int q)
 {
     struct alignas(8) Two { u32 of[2]; };
@@ -156,7 +157,7 @@ template <bool first> FORCED void add_two(Sums &sums, const u32 *upper, const u3
     PRODUCTS_SENT();
 }
 
-// The products of all words of inputs, of which there are some twos
+// The products of all words of inputs, whose number is even.
 FORCED void add_words(Sums &sums, const u32 *upper, int stride, const Operands2 *weights, int words, int q)
 {
     const u32 *lower = upper + 8 * stride;
@@ -167,10 +168,10 @@ FORCED void add_words(Sums &sums, const u32 *upper, int stride, const Operands2 
     WAIT_PRODUCTS();
     int *all = &sums[0][0][0][0];
 #pragma unroll
-    for (int i = 0; i < COUNT_SUMS; ++i) HELD(all[i]); // none is looked at before
+    for (int i = 0; i < COUNT_SUMS; ++i) HELD(all[i]); // No sum is used before this.
 }
 #else
-// The products of all words of inputs; the last operands that are read ahead are read in vain
+// The products of all words of inputs; the last operands that are read in advance are not used.
 FORCED void add_words(Sums &sums, const u32 *row, int stride, const Operands2 *weights, int words, int q)
 {
     int *all = &sums[0][0][0][0];
@@ -202,7 +203,7 @@ FORCED void add_words(Sums &sums, const u32 *row, int stride, const Operands2 *w
 }
 #endif
 
-// Half a step of ROWS chains from `row0`, for the units of this block; the chains lie as far apart as in `bits`
+// Half a step of ROWS chains from `row0`, for the units of this block; the chains have the same distance as in `bits`.
 template <bool summed>
 FORCED void half_step(
     const u32 *in, int in_words, u32 *out, int out_words, const Operands2 *weights, const Own *owned, int most,
@@ -218,7 +219,7 @@ FORCED void half_step(
     for (int item = thread / 32; item < most * TILES; item += TEAM / 32) {
         const Own &own = owned[item / TILES];
         const Share share = own.share;
-        if (share.at < 0) break; // no more of them
+        if (share.at < 0) break; // There are no more shares.
         const int row = item % TILES * 16 * HALVES + g;
         const u32 *mine = bits + row * in_words;
         const Operands2 *of = weights + share.at * PIECE;
@@ -232,8 +233,8 @@ FORCED void half_step(
     team_barrier(team);
 }
 
-// `v`, `h`: [chain][words], for whole ROWS; `packed_words_*`: words as the weights have them; `before`: half steps of
-// earlier launches
+// `v` and `h` are [chain][words], padded to multiples of ROWS chains. `packed_words_*` are the numbers of words in the
+// packed weights, and `before` is the number of half steps of earlier launches.
 extern "C" __global__ void __launch_bounds__(TEAMS *TEAM, 1) steps(
     u32 *v, u32 *h, int words_v, int words_h, const Operands2 *packed_h, int packed_words_v, const Operands2 *packed_v,
     int packed_words_h, SIDE(_h), SIDE(_v), const Share *shares_h, const Share *shares_v, int most_h, int most_v,
@@ -255,7 +256,7 @@ extern "C" __global__ void __launch_bounds__(TEAMS *TEAM, 1) steps(
     if (threadIdx.x < 32) tokens[threadIdx.x] = 0;
     __syncthreads();
 
-    // parts of the chains, half step after half step: the teams take turns, so that none has more to do
+    // The teams take parts of the chains in turns, half step after half step, so that all have the same work.
     const int all = (chains + ROWS - 1) / ROWS, parts = (all - group + groups - 1) / groups;
     const int halves = 2 * (to - from) - (to == last);
     if (parts < 1) return;

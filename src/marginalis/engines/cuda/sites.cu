@@ -1,9 +1,9 @@
-// Sparse bipartite graphs of spins, with any couplings and fields: 32 chains share a word, and a block.
+// Sparse bipartite graphs of spins, with any couplings and fields; 32 chains share a word and a block.
 //
-// A lane is a chain; the warps of a block share the sites, four at a time, which share a call of Philox. Sites beyond the
-// last of a side have no fields and no couplings, and are drawn for nothing. What four sites add to a log-weight is
-// rounded to a multiple of a power of 2, so that the sum is the same in any order, for any number of warps.
-// LENGTH_V, LENGTH_H: neighbours of a site, four or eight, with couplings of 0 where there are fewer.
+// A lane is a chain. The warps of a block divide the sites, four at a time, which share a call of Philox. Padding sites
+// have no fields and no couplings, and their draws are ignored. The contribution of four sites to a log-weight is
+// rounded to a multiple of a power of 2, so that the sum is the same in any order and for any number of warps. LENGTH_V
+// and LENGTH_H are the numbers of neighbours of a site, four or eight; missing neighbours have couplings of 0.
 
 #define ALL 0xffffffffu
 
@@ -11,12 +11,12 @@ struct alignas(16) Places { u32 at[4]; };
 struct alignas(16) Couplings { real w[4]; };
 
 struct Side {
-    const Places *from; // neighbours, as places in x
+    const Places *from; // Places of the neighbours in x.
     const Couplings *weights;
-    const real *slope, *base; // fields
+    const real *slope, *base; // Slopes and base values of the fields.
     u32 *own;
     int tiles;
-    u32 number; // of random numbers
+    u32 number; // Number of the side in addresses of random numbers.
 };
 
 struct Run {
@@ -39,7 +39,7 @@ FORCED real with_sign(real w, u32 word, int lane)
 #endif
 }
 
-// The slope of a site's field along the path
+// The slope of a site's field along the path.
 template <int LENGTH> FORCED real field(const Run &run, const Side &side, int unit)
 {
 #ifdef FIELDS
@@ -114,7 +114,7 @@ FORCED void sweep_h(const Run &run, const Side &side, double difference, double 
     }
 }
 
-// What the fields of the sampled sites add
+// The contribution of the fields of the sampled sites.
 FORCED void add_v(const Run &run, const Side &side, double difference, double grid, double *weight, double *joint)
 {
     for (int tile = threadIdx.x / 32; tile < side.tiles; tile += blockDim.x / 32) {
@@ -126,8 +126,8 @@ FORCED void add_v(const Run &run, const Side &side, double difference, double gr
     }
 }
 
-// Carry chains from one step of 0 … K to another; those of a group beyond `chains` from `lead` on go along. `states`:
-// those of a group after the other, with room for both sides unless these are in shared memory meanwhile.
+// Advance chains from one step of 0 … K to another; the `chains` chains from `lead` on count, and the others of the
+// groups are padding. `states` are stored group by group, with room for both sides unless they are in shared memory.
 extern "C" __global__ void BOUNDS anneal(
     int n, int m, const Places *from_v, const Couplings *weights_v, const Places *from_h, const Couplings *weights_h,
     const real *slope_v, const real *slope_h, const real *base_v, const real *base_h, const real *betas,
@@ -137,7 +137,7 @@ extern "C" __global__ void BOUNDS anneal(
     SHARED_BYTES(shared_bytes);
     const Keys keys = GIVEN_KEYS;
     int lane = threadIdx.x % 32, t = 32 * blockIdx.x + lane - lead;
-    double *sums = (double *)shared_bytes; // of the warps
+    double *sums = (double *)shared_bytes; // The sums of the warps.
 #ifdef INSIDE
     u32 *x = (u32 *)(sums + 2 * blockDim.x), *outside = states + (long)blockIdx.x * n;
     if (fresh != 1)

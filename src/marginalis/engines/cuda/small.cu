@@ -1,17 +1,17 @@
-// Small dense models of spins, two independent sides: NV sampled ones, NH summed out, both as bits in registers.
+// Small dense models of spins on two independent sides, NV sampled and NH summed-out ones, as bits in registers.
 //
-// Fields need no products: SPINS spins have 2^SPINS states, and their part of a field is one number of a table in shared
-// memory. A thread advances a chain where there are many (GROUP 1), a warp where there are few (GROUP 32). Both give the
-// same bits: couplings are whole multiples of some power of 2, so that fields are exact, whatever SPINS is; so are the
-// parts of a log-weight that steps add. Sums and products over units go in one order: first over the rounds of 32 units,
-// then in pairs over the 32 places of a round, neighbours first. Units beyond the last have no fields and no couplings:
-// factors of theirs are powers of 2, and cancel.
+// Fields are looked up: SPINS spins have 2^SPINS states, and their contribution to a field is one number of a table in
+// shared memory. One thread advances a chain if there are many chains (GROUP 1), and a warp if there are few (GROUP
+// 32). Both give the same bits. Couplings are multiples of a power of 2, so that fields are exact for any SPINS, and so
+// are the increments of log-weights. Sums and products over units have a fixed order: first over the rounds of 32
+// units, then in pairs over the 32 places of a round, neighbours first. Padding units have no fields and no couplings,
+// so that their factors are powers of 2, which cancel.
 //
-// States on the way out and in: unit u is bit 31 − u % 32 of word u / 32; a bit is set where the spin is down.
+// In stored states unit u is bit 31 − u % 32 of word u / 32, and a bit is set if the spin is down.
 
 #define ROUNDS(n) (((n) + 31) / 32)
 #define GROUPS(n) (((n) + SPINS - 1) / SPINS)
-#define TILES_OF(n) (((n) + 3) / 4) // units that share a call of Philox
+#define TILES_OF(n) (((n) + 3) / 4) // Groups of units that share a call of Philox.
 #define ALL 0xffffffffu
 
 struct Sums { real linear, top, bottom, drawn; };
@@ -22,8 +22,8 @@ FORCED Sums both(Sums a, Sums b)
 }
 
 struct Step {
-    u32 k, signs, signs_before; // signs: which bit of a field says it is negative; 0 if β is 0
-    real beta, before, scale, scale_before, per_step; // scale: −2 log2(e)·β
+    u32 k, signs, signs_before; // `signs` masks the sign bit of a field; 0 if β is 0.
+    real beta, before, scale, scale_before, per_step; // `scale` is −2 log2(e)·β.
 };
 
 FORCED void set_beta(Step *step, int k, real beta, real before)
@@ -33,7 +33,7 @@ FORCED void set_beta(Step *step, int k, real beta, real before)
     step->before = before, step->scale_before = before * -TWICE_LOG2_E, step->signs_before = before == (real)0 ? 0u : ~0u;
 }
 
-// Whether a spin in the field a is down, against sign(a) with probability e/(1 + e): the highest bit, or true
+// Whether a spin in the field a is down (against sign(a) with probability e/(1 + e)), as the highest bit or a bool.
 FORCED u32 down(real a, u32 signs, real e, real one_and_e, u32 word)
 {
     real against = multiply_add(uniform(word), one_and_e, -e);
@@ -41,7 +41,7 @@ FORCED u32 down(real a, u32 signs, real e, real one_and_e, u32 word)
     return (against < (real)0) != (a < (real)0 && signs);
 }
 
-// A unit of the summed-out side: its part of the weight, together with those of earlier rounds, and its spin
+// A unit of the summed-out side: its contribution to the weight, added to those of earlier rounds, and its spin.
 FORCED u32 draw_h(const Step &step, real slope, const real *base, u32 word, u32 earlier, bool first, Sums *sums)
 {
     real drawn = (real)0;
@@ -70,7 +70,7 @@ FORCED u32 draw_h(const Step &step, real slope, const real *base, u32 word, u32 
     return bit;
 }
 
-// A unit of the sampled side
+// Draw a unit of the sampled side.
 FORCED u32 draw_v(const Step &step, real slope, const real *base, u32 word)
 {
 #ifdef BASE
@@ -82,7 +82,7 @@ FORCED u32 draw_v(const Step &step, real slope, const real *base, u32 word)
 #endif
 }
 
-// Add the parts of a step to the weights. `grid` is so large that adding it rounds to what all weights are multiples of.
+// Add the increments of a step to the weights. Adding `grid` rounds to the common unit of all weights.
 FORCED void add_step(Sums sums, real linear, double difference, double grid, double *weight, double *joint)
 {
     double rise_v = (double)linear * difference;
@@ -96,16 +96,16 @@ FORCED void add_step(Sums sums, real linear, double difference, double grid, dou
 #if GROUP == 1
 
 #define WIDTH(n) (4 * TILES_OF(n))
-#define SOME(n, r, t) (32 * (r) + 4 * (t) < (n)) // whether the t-th tile of a round has any units
+#define SOME(n, r, t) (32 * (r) + 4 * (t) < (n)) // Whether the t-th tile of a round has any units.
 
-// The states of each five of N spins
+// The states of each five of N spins.
 template <int N> struct States {
     u32 at[GROUPS(N)];
     MEMBER States(const u32 *words)
     {
 #pragma unroll
         for (int g = 0; g < GROUPS(N); ++g) {
-            const int word = 5 * g / 32, last = 5 * g % 32 + 5; // the bits before `last`, from the highest one on
+            const int word = 5 * g / 32, last = 5 * g % 32 + 5; // The bits before `last`, from the highest one on.
             u32 bits = last <= 32 ? words[word] >> (32 - last < 0 ? 0 : 32 - last) : words[word] << (last - 32 & 31);
             if (last > 32 && word + 1 < ROUNDS(N)) bits |= words[word + 1 < ROUNDS(N) ? word + 1 : 0] >> (64 - last & 31);
             at[g] = bits & 31;
@@ -122,7 +122,7 @@ template <int N> struct States {
 
 struct Chain { const Keys &keys; u32 number, side_v, side_h; };
 
-// The t-th tile of the summed-out side in all rounds: its part of the weight, and its spins
+// The t-th tile of the summed-out side in all rounds: its contribution to the weight, and its spins.
 FORCED Sums tile_h(const Chain &chain, const Step &step, const States<NV> &v, const real *table, const real *base, int t, u32 *h)
 {
     Sums parts[4];
@@ -159,7 +159,7 @@ FORCED Sums tiles_h(const Chain &chain, const Step &step, const States<NV> &v, c
     }
 }
 
-// The sampled side, given the states of the other
+// Draw the sampled side, given the states of the other.
 FORCED void draw_side_v(const Chain &chain, const Step &step, const States<NH> &h, const real *table, const real *base, u32 *v)
 {
 #pragma unroll
@@ -181,8 +181,8 @@ FORCED void draw_side_v(const Chain &chain, const Step &step, const States<NH> &
     }
 }
 
-// Carry chains from one step of 0 … K to another. `numbers`: the tables, one after the other: of the summed-out side,
-// of the sampled side, of its fields' slope along the path, and the fields of the base.
+// Advance chains from one step of 0 … K to another. `numbers` are the tables in sequence: of the summed-out side, of
+// the sampled side, of the slope of its own fields along the path, and the fields of the base.
 extern "C" __global__ void BOUNDS anneal(
     const real *numbers, const real *betas, const double *differences, KEYS, u32 side_v, u32 side_h, u32 first,
     int chains, u32 *states, double *weights, double *joint, double grid, int from, int to, int steps, int fresh)
@@ -213,7 +213,7 @@ extern "C" __global__ void BOUNDS anneal(
     for (int k = from + 1; k <= to; ++k) {
         set_beta(&step, k, next_beta, beta);
         beta = next_beta, difference = next_difference;
-        int next = k < to ? k : k - 1; // loaded a step ahead
+        int next = k < to ? k : k - 1; // The next step is loaded in advance.
         next_beta = betas[next + 1], next_difference = differences[next];
 #ifdef BASE
         step.per_step = (real)(1.0 / difference);
@@ -237,24 +237,24 @@ extern "C" __global__ void BOUNDS anneal(
 #endif
 }
 
-#else // a warp for each chain: what a step does not wait for is kept out of its way
+#else // One warp per chain: work that does not delay the next step is postponed.
 
 #define LAST(n) ((n) - (GROUPS(n) - 1) * SPINS)
-#define STATES(n) (((GROUPS(n) - 1) << SPINS) + (1 << LAST(n))) // of all tables together
+#define STATES(n) (((GROUPS(n) - 1) << SPINS) + (1 << LAST(n))) // States of all tables together.
 #ifdef JOINT
 #define PARTS 4
-#define SLOTS (2 * TILES_OF(NH) + TILES_OF(NV)) // calls of Philox in a step
+#define SLOTS (2 * TILES_OF(NH) + TILES_OF(NV)) // Calls of Philox in a step.
 #else
 #define PARTS 3
 #define SLOTS (TILES_OF(NH) + TILES_OF(NV))
 #endif
 #define FETCHES ((2 * SLOTS + 31) / 32)
-#define SHARE (32 / BATCH) // lanes that weigh a step, of BATCH together
-#define PITCH (32 * PARTS + 4) // numbers of a step to be weighed, and its bits
+#define SHARE (32 / BATCH) // Lanes that compute the weight of one of BATCH steps.
+#define PITCH (32 * PARTS + 4) // Numbers stored for the weight of a step, and its bits.
 
-#define PLACE (sizeof(real) == 4 ? 7 : 8) // 2^PLACE bytes for the units of a round
+#define PLACE (sizeof(real) == 4 ? 7 : 8) // The units of a round take 2^PLACE bytes.
 
-// The state of the g-th SPINS of N spins, times 2^shift; unit u is bit u % 32 of word u / 32
+// The state of the g-th SPINS of N spins, times 2^shift; unit u is bit u % 32 of word u / 32.
 template <int N> FORCED u32 state_of(const u32 *words, int g, int shift)
 {
     const int word = SPINS * g / 32, first = SPINS * g % 32, count = g == GROUPS(N) - 1 ? LAST(N) : SPINS;
@@ -265,7 +265,7 @@ template <int N> FORCED u32 state_of(const u32 *words, int g, int shift)
     return bits & ((1u << count) - 1) << shift;
 }
 
-// Fields of the units of a lane, one in each round; they are exact in any order, so the shortest one
+// Fields of the units of a lane, one in each round; sums are exact in any order, so the fastest one is used.
 template <int N, int OUT> FORCED void fields(const real *table, const u32 *words, u32 lane, real *a)
 {
     real parts[GROUPS(N)][ROUNDS(OUT)];
@@ -286,7 +286,7 @@ template <int N, int OUT> FORCED void fields(const real *table, const u32 *words
     }
 }
 
-// Random words of two steps at a time, each by one lane, through shared memory
+// Random words of two steps at a time, each computed by one lane, exchanged through shared memory.
 struct Random {
     const Keys &keys;
     u32 chain, lane, side[FETCHES], slot[FETCHES], later[FETCHES];
@@ -300,7 +300,7 @@ struct Random {
             else if (slot[i] >= TILES_OF(NH)) slot[i] -= TILES_OF(NH), side[i] = side_v;
         }
     }
-    MEMBER void make(u32 k, Words *words) const // some of them for nothing
+    MEMBER void make(u32 k, Words *words) const // Some of the words are not used.
     {
 #pragma unroll
         for (int i = 0; i < FETCHES; ++i) words[i] = philox(chain, k + later[i], slot[i], side[i], keys);
@@ -310,7 +310,7 @@ struct Random {
 #pragma unroll
         for (int i = 0; i < FETCHES; ++i) *(Words *)(room + 128 * i + 4 * lane) = words[i];
     }
-    // Those of the lane's units, of N from place `first` on
+    // The words of the lane's units, of N from place `first` on.
     template <int N> MEMBER void load(const u32 *room, int first, u32 *words) const
     {
 #pragma unroll
@@ -323,7 +323,7 @@ struct Random {
 
 struct alignas(16) Four { real of[4]; };
 
-// The weights of up to BATCH steps, some lanes for each
+// The weights of up to BATCH steps, with several lanes for each.
 struct Weigher {
     real *room;
     const real *slope;
@@ -377,14 +377,14 @@ struct Weigher {
     }
 };
 
-FORCED double over_lanes(double part) // exact: in any order
+FORCED double over_lanes(double part) // The sum is exact in any order.
 {
 #pragma unroll
     for (int other = 1; other < 32; other *= 2) part += __shfl_xor_sync(ALL, part, other);
     return part;
 }
 
-// As above; a table has 32 units for each state, and one for each round of units
+// As above, with a table for each round of 32 units.
 extern "C" __global__ void BOUNDS anneal(
     const real *numbers, const real *betas, const double *differences, KEYS, u32 side_v, u32 side_h, u32 first,
     int chains, u32 *states, double *weights, double *joint, double grid, int from, int to, int steps, int fresh)
@@ -423,7 +423,7 @@ extern "C" __global__ void BOUNDS anneal(
     real beta[3] = {betas[from], betas[from + 1], betas[from + 2 < to ? from + 2 : to]};
     int held = 0;
 #pragma unroll 1
-    for (int k = from + 1; k <= to; k += 2) { // two steps; the second may be one too many, and comes to nothing
+    for (int k = from + 1; k <= to; k += 2) { // Two steps; the second one has no effect if it is after the last.
         const real next_beta[2] = {betas[k + 2 < to ? k + 2 : to], betas[k + 3 < to ? k + 3 : to]};
 #pragma unroll
         for (int i = 0; i < 2; ++i) {

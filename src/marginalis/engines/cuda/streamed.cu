@@ -1,13 +1,13 @@
-// Half a step of all chains, for weights that are fetched for every ROWS chains: a block takes those and 64 units, a
-// warp 16·HALVES chains and 32 units. SUMMED is 1 for the half step that sums a side out.
+// Half a step of all chains, for weights that are fetched anew for every ROWS chains. A block processes ROWS chains and
+// 64 units, a warp 16·HALVES chains and 32 units. SUMMED is 1 for the half step that sums out a side.
 
 #define THREADS (4 * ROWS / HALVES)
-#define DEPTH 2 // groups of 32 inputs that are fetched together; bands are whole numbers of them
-#define STAGES 4 // such fetches under way
-#define PIECE (2 * 6 * 32) // for 32 inputs: two warps, six times two products, 32 lanes
+#define DEPTH 2 // Groups of 32 inputs that are fetched together; the lengths of bands are multiples of it.
+#define STAGES 4 // Number of fetches in progress.
+#define PIECE (2 * 6 * 32) // Operands for 32 inputs: two warps, six times two products, 32 lanes.
 
-// `packed`: [64 units][32 inputs][PIECE]; `bands`: for each 64 units the first and the last group of 32 inputs that
-// matter. The step is k = *clock + ahead, so that the same launches serve again.
+// `packed` is [64 units][32 inputs][PIECE]; `bands` has the range of groups of 32 inputs that are not zero for each 64
+// units. The step is k = *clock + ahead, so that the same launches can be repeated.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) half_step(
     const u32 *in, int in_words, u32 *out, int out_words, const Operands2 *packed, const int *bands, SIDE(),
     const real *betas, const double *differences, KEYS, u32 first, GAINS, const int *clock, int ahead)
@@ -18,12 +18,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) half_step(
     const Keys keys = GIVEN_KEYS;
     const Gains gains = GIVEN_GAINS;
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, g = lane / 4, q = lane % 4;
-    const int row0 = blockIdx.x * ROWS, tile = blockIdx.y, stride = in_words | 1; // odd: no two rows in one bank
+    const int row0 = blockIdx.x * ROWS, tile = blockIdx.y, stride = in_words | 1; // Odd, to avoid bank conflicts.
     const int k = ahead + (clock ? *clock : 0);
     const int from = bands[2 * tile], to = bands[2 * tile + 1];
     packed += (long)tile * in_words * PIECE;
 
-    int next = from; // to be fetched
+    int next = from; // The next group to fetch.
 #define FETCH_STAGE(s) \
     if (next < to) \
         for (int i = thread; i < DEPTH * PIECE; i += THREADS) \
@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) half_step(
     }
 
     Sums sums = {};
-    const int my_row = warp / 2 * 16 * HALVES + g, mine = warp % 2 * 6 * 32; // rows and operands of this warp
+    const int my_row = warp / 2 * 16 * HALVES + g, mine = warp % 2 * 6 * 32; // Rows and operands of this warp.
     int stage = 0;
     for (int at = from; at < to; at += DEPTH) {
         WAIT_FETCHES(STAGES - 2);
