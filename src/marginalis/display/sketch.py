@@ -9,10 +9,12 @@ import numpy as np
 from ..checks import Array
 from .words import escaped
 
+# Size of a thumbnail, in pixels.
 WIDTH, HEIGHT = 180, 56
 # The colours of Okabe and Ito, which colour-blind readers can distinguish.
 RED, BLUE, GREEN, PURPLE, ORANGE = "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00"
 COLOURS = (RED, BLUE, GREEN, PURPLE, ORANGE)
+# Number of bins of a histogram.
 _BINS = 36
 
 

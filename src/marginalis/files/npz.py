@@ -33,7 +33,7 @@ _CALLERS = (
     "grid_periodic",
     "layer_sizes",
     "grid_triangular",
-)  # beyond the contract
+)  # These keys are optional.
 _NUMBERS = (
     *("weights", "visible_bias", "hidden_bias", "temperature", "offset", "version"),
     *_SPARSE,

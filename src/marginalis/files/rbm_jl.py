@@ -28,7 +28,7 @@ _NEEDED = (
     ("hidden_type", "hidden_par"),
     ("offset_v", "offset_h"),
     ("scale_v", "scale_h"),
-)  # Which of the last pairs a file needs depends on its entry in TYPES.
+)  # The offsets and scales are needed from the second and the third entry of TYPES on.
 UNITS = {
     "Binary": "binary",
     "Spin": "spin",

@@ -35,7 +35,7 @@ def load_data(path: str | Path) -> Any:
     """Read a table, one sample per row: ``.npy``, ``.npz`` with the key ``data``, or ``.csv`` text.
 
     The data files of the package rbms are read as well: HDF5 with the key ``samples``, and aligned sequences (FASTA).
-    If the first line of a CSV file does not hold numbers, it names the columns, and rows are returned with labels.
+    If the first line of a CSV file does not hold numbers, it names the columns, and a pair (rows, labels) is returned.
     """
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a data file")

@@ -21,6 +21,7 @@ from .units import Units
 
 # Above this fraction of coupled pairs the visible variables are drawn one by one and their couplings stored densely.
 _DENSE = 0.25
+# Largest number of entries of the matrix of couplings.
 _MOST_EDGES = 2**31
 # Graphs with at least this many variables use compiled functions, which take a few seconds to compile once.
 _LARGE = 20_000

@@ -95,7 +95,7 @@ class FactorModel(Displayed):
 
     @property
     def is_hard(self) -> bool:
-        """Whether some joint states are forbidden."""
+        """Whether some joint states have probability 0."""
         return bool(np.isneginf(self._entries).any())
 
     def name_of(self, variable: int) -> str:

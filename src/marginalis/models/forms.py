@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from ..checks import LARGEST, Array, frozen
 from .units import Units
 
-Coupling = Any  # a float64 array or a scipy.sparse.csr_array
+# The type of couplings: a float64 array or a scipy.sparse.csr_array.
+Coupling = Any
 Indices = NDArray[np.int64]
 
 

@@ -1,8 +1,8 @@
 """Paths of distributions along which chains are annealed, from a base to a model.
 
-`path` defines the type `Path`: a start, an end, the side that is sampled, and what is summed exactly beforehand. `base`
-has the distributions that a path can start from, `mixture` mixtures of them, and `narrow_base` finds bases that may
-miss part of the model. `schedule` has the sequences of β. `reduce` sums the small parts of a model exactly, so that
-they are not annealed. `spins` writes a path in ±1 spins for the fast engines. The package may import `exact`, `models`
-and below. Read `path` first, then `base`.
+`path` defines the type `Path`: a start, an end, the side that is sampled, and the exact sum over the parts that are not
+annealed. `base` has the distributions that a path can start from, `mixture` mixtures of them, and `narrow_base` finds
+bases that may miss part of the model. `schedule` has the sequences of β. `reduce` sums the small parts of a model
+exactly. `spins` writes a path in ±1 spins for the fast engines. The package may import `exact`, `models` and below.
+Read `path` first, then `base`.
 """

@@ -123,7 +123,7 @@ def fit_both_sides(
     clip: float,
     shrinkage: float,
 ) -> Mixture:
-    """Fit a mixture with fields on both sides to states of the sampled side and means of the other given those.
+    """Fit a mixture with fields on both sides to states of the sampled side and the means of the other side given them.
 
     `defence` lists components that are added to the fitted ones, as pairs (share, fields of both sides, concatenated).
     The means stay within `clip` of the range of their units, and each component is shrunk towards the mean of all rows

@@ -68,7 +68,7 @@ class Path:
 
     @property
     def operations(self) -> float:
-        """Rough cost of a step of one chain, in multiply-adds."""
+        """Approximate cost of a step of one chain, in multiply-adds."""
         if self.part is None:
             return 1.0
         model = self.part

@@ -67,7 +67,7 @@ def _small_parts(model: MRF) -> Any:
     if v and h:  # The sum has a closed form.
         own = np.bincount(visible, minlength=count)
         return (own if not model.is_bipartite else np.minimum(own, variables - own)) <= _SMALL_GAUSSIAN
-    largest = max(np.max(states, initial=0.0) for states in per_variable)  # of one variable
+    largest = max(np.max(states, initial=0.0) for states in per_variable)  # Bits of one variable.
     # The largest table of an elimination has at most two variables more than the part has independent cycles.
     width = (edges - variables + 3) * largest
     states = np.minimum(*sides) if model.is_bipartite or v else sides[0]  # Gaussians can be integrated out anyway

@@ -10,7 +10,9 @@ from numpy.typing import ArrayLike
 from ..checks import Array, did_you_mean, open_file, plain_array, reading, shown, whole
 
 SCHEDULES = ("linear", "adaptive")
+# Largest size of a file of β values, in bytes.
 _MAX_FILE_BYTES = 64 << 20
+# Default number of annealing steps K.
 DEFAULT_STEPS = 1000
 
 
