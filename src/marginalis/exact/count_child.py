@@ -1,4 +1,4 @@
-"""A process that counts the solutions of clauses: the task on standard input, the answer on standard output."""
+"""A process that counts solutions of clauses; it reads the task from standard input and prints the answer."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ def main() -> None:
 
 
 def counted(task: dict) -> dict:
-    """Return the count times 2^scale, the scale such that it is a floating-point number; 0 if there is no solution."""
+    """Return the count times 2^scale, with a scale that avoids overflow, or 0 if there is no solution."""
     import pyganak
 
     low, high, scale = None, None, 0
@@ -34,7 +34,7 @@ def counted(task: dict) -> dict:
         for proposition in {abs(literal) for literal in weights}:
             for literal in (proposition, -proposition):
                 counter.set_lit_weight(literal, weights.get(literal, 1.0))
-        for k, proposition in enumerate(scaling):  # certainly true, and together of weight 2^scale
+        for k, proposition in enumerate(scaling):  # These propositions are true and have the total weight 2^scale.
             counter.add_clause([proposition])
             counter.set_lit_weight(proposition, 2.0 ** (scale // len(scaling) + (k < scale % len(scaling))))
             counter.set_lit_weight(-proposition, 1.0)

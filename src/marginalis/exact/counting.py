@@ -1,8 +1,8 @@
-"""Weighted model counting: ln Z of a network full of zeros, or of equal values, as a sum over solutions of clauses.
+"""Weighted model counting: ln Z of a network with many zeros or equal values as a sum over solutions of clauses.
 
-A variable of two states is a proposition, one of more states has a proposition for each. Zeros of a table become
-clauses, one for each implicant of them; every other value has a proposition that is true where the table has it, and
-whose weight is the value. The solutions are counted by Ganak in a child process with limits on its time and memory.
+A variable with two states is a proposition; one with more states has a proposition for each state. Zeros of a table
+become clauses, one for each implicant. Every other value has a proposition that is true where the table has this value
+and whose weight is the value. Ganak counts the solutions in a child process with limits on its time and memory.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ Factor = tuple[tuple[int, ...], Array]
 
 INSTALL = "pip install 'marginalis[networks]'"
 _CHILD = Path(__file__).with_name("count_child.py")
-_ZEROS = 0.25  # Fraction of the entries that must be zero for counting to be tried,
-_VALUES = 3.0  # or the mean number of different values in a table, at most.
-_MOST_ENTRIES = 1 << 20  # Entries of all tables that are turned into clauses.
-_LOG_RANGE = 700.0  # Weights further apart than e^700 are no floating-point numbers.
-_TRIALS = 12  # Scales that are tried until the count is a floating-point number.
-_LOOK = 0.1  # Seconds between two looks at the child.
-_PATIENCE = 10.0  # The child is ended after this many times its processor time, on a machine that is busy otherwise.
+_ZEROS = 0.25  # Counting is tried if at least this fraction of the entries is zero.
+_VALUES = 3.0  # Counting is also tried if tables have at most this many different values on average.
+_MOST_ENTRIES = 1 << 20  # Most entries of all tables that are converted to clauses.
+_LOG_RANGE = 700.0  # Weights further apart than e^700 overflow in floating point.
+_TRIALS = 12  # Most scales that are tried until the count is a finite positive number.
+_LOOK = 0.1  # Seconds between two checks of the child process.
+_PATIENCE = 10.0  # The child is killed after this multiple of its limit on processor time, for busy machines.
 
 
 class CountingFailed(ValueError):
-    """The count did not come to an end: no time or memory was left, the child died, or numbers are out of range."""
+    """Raised if counting fails: time or memory ran out, the child process died, or numbers are out of range."""
 
 
 class Clauses(NamedTuple):
-    """A formula: clauses of literals, their weights, the number of propositions, and ln of a common factor."""
+    """A formula: clauses, weights of literals, the number of propositions, and ln of a common factor."""
 
     clauses: list[list[int]]
     weights: dict[int, float]
@@ -49,7 +49,7 @@ class Clauses(NamedTuple):
 
 
 def is_deterministic(factors: Sequence[Factor]) -> bool:
-    """Whether so many entries are zero, or so few are different, that counting may be faster than sums."""
+    """Whether enough entries are zero or equal that counting may be faster than elimination."""
     tables = [table for _, table in factors]
     entries = sum(table.size for table in tables)
     if not 0 < entries <= _MOST_ENTRIES:
@@ -59,7 +59,7 @@ def is_deterministic(factors: Sequence[Factor]) -> bool:
 
 
 def is_installed() -> bool:
-    """Whether there is a counter."""
+    """Whether the counter is installed."""
     return importlib.util.find_spec("pyganak") is not None
 
 
@@ -67,7 +67,7 @@ def encode(cards: Sequence[int], factors: Sequence[Factor]) -> Clauses:
     """Return the clauses of a network of tables of logarithms."""
     clauses: list[list[int]] = []
     weights: dict[int, float] = {}
-    states: list[list[int]] = []  # the literal of each state of each variable
+    states: list[list[int]] = []  # The literal of each state of each variable.
     count = 0
     for card in cards:
         if card == 2:
@@ -93,7 +93,7 @@ def encode(cards: Sequence[int], factors: Sequence[Factor]) -> Clauses:
         finite = np.isfinite(values)
         if not finite.any():
             return Clauses([[]], {}, count, 0.0)
-        common = float(values[finite][often[finite].argmax()])  # needs no proposition
+        common = float(values[finite][often[finite].argmax()])  # The most frequent value needs no proposition.
         constants.append(common)
         for value in values.tolist():
             if value == common:
@@ -126,12 +126,12 @@ def _weight(log: float) -> float:
 
 
 def _outside(cube: list[tuple[int, int]], literals: list[list[int]]) -> list[int]:
-    """Return the clause that keeps the variables of a table out of a cube of its entries."""
+    """Return the clause that excludes the states in a cube of table entries."""
     return [-literals[axis][state] for axis, state in cube]
 
 
 def _cubes(wanted: Array) -> list[list[tuple[int, int]]]:
-    """Return cubes that together are the wanted entries: (axis, state) where an axis is held; none can be larger."""
+    """Return maximal cubes that cover the wanted entries, each a list of (axis, state) for its fixed axes."""
     left, cubes = wanted.copy(), []
     while left.any():
         first = np.unravel_index(int(left.argmax()), left.shape)
@@ -146,7 +146,7 @@ def _cubes(wanted: Array) -> list[list[tuple[int, int]]]:
 
 
 def count_log_z(formula: Clauses, seconds: float, memory: float, tick: Tick) -> float:
-    """Return ln of the weighted number of solutions, −∞ if there is none; `CountingFailed` says what went wrong."""
+    """Return ln of the weighted number of solutions, −∞ if there is none, or raise `CountingFailed`."""
     if [] in formula.clauses:
         return -math.inf
     if not is_installed():
@@ -159,7 +159,8 @@ def count_log_z(formula: Clauses, seconds: float, memory: float, tick: Tick) -> 
         "bytes": int(memory),
         "trials": _TRIALS,
     }
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as given:  # a pipe would not take it all at once
+    # A pipe could be written only in parts while the child reads slowly.
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as given:
         json.dump(task, given)
         given.seek(0)
         with subprocess.Popen(
@@ -187,7 +188,7 @@ def count_log_z(formula: Clauses, seconds: float, memory: float, tick: Tick) -> 
 
 
 def _answer(child: subprocess.Popen[str], seconds: float, tick: Tick) -> str | None:
-    """Return what the child prints, or None if it takes too long; its own limit is one of processor time."""
+    """Return the output of the child, or None if it takes too long; the limit of the child itself is processor time."""
     waited = 0.0
     while waited <= _PATIENCE * seconds:
         try:

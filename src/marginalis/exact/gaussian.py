@@ -15,14 +15,14 @@ from scipy.sparse.linalg import splu
 
 Array = NDArray[np.float64]
 
-_DENSE_SIDE = 3000  # the smaller side up to which a sparse W is worth a dense Schur complement
-_MOST_DENSE = 20_000  # 3 GiB
-_MOST_ENTRIES = 1 << 28  # of a sparse factor
+_DENSE_SIDE = 3000  # Largest smaller side for which a sparse W is treated by a dense Schur complement.
+_MOST_DENSE = 20_000  # Most rows of a dense matrix: 3 GiB.
+_MOST_ENTRIES = 1 << 28  # Most entries of a sparse factor.
 _LOG_2PI = math.log(2.0 * math.pi)
 _CHUNK_BITS = 20
 _EPS = 2.0**-52
-_PROMISED = 1e-9  # relative accuracy, absolute for |ln Z| < 1
-_MOST_EXTENDED = 1e9  # multiplications in extended precision, which has no library to do them
+_PROMISED = 1e-9  # Relative accuracy of ln Z, absolute for |ln Z| < 1.
+_MOST_EXTENDED = 1e9  # Most multiplications in extended precision, which no library accelerates.
 
 
 def gaussian_gaussian_log_z(
@@ -30,13 +30,14 @@ def gaussian_gaussian_log_z(
 ) -> float:
     """ln ∫ exp(b·v + c·h + v'Wh + ½v'Lv − ½Σ p_i v_i² − ½Σ q_j h_j²) dv dh, W and L (`lateral`) dense or sparse.
 
-    With Λ = [[diag p − L, −W], [−W', diag q]] and β = (b, c) it is ½(n+m) ln 2π − ½ ln det Λ + ½ β'Λ⁻¹β. Units
-    are rescaled to precision one (B = p^{-½} W q^{-½}), the larger side, or the one without couplings inside, is
-    integrated out, and the Schur complement I − B'B − L of the other is factored; where a sparse W leaves a large
-    one, Λ itself is.
+    With Λ = [[diag p − L, −W], [−W', diag q]] and β = (b, c) the result is ½(n+m) ln 2π − ½ ln det Λ + ½ β'Λ⁻¹β.
+    Units are rescaled to precision one (B = p^{-½} W q^{-½}). The larger side, or the one without couplings inside, is
+    integrated out, and the Schur complement I − B'B − L of the other side is factored. If W is sparse and this
+    complement is large, Λ itself is factored instead.
 
-    The integral exists only if Λ is positive definite. `ValueError` otherwise, and also when Λ is so nearly
-    singular that rounding decides, or leaves less than nine digits after a second try in extended precision.
+    The integral exists only if Λ is positive definite. Raises a ValueError otherwise, and also if Λ is so nearly
+    singular that rounding errors decide, or if fewer than nine digits are left after a second computation in extended
+    precision.
     """
     b, p = _gaussian_side("b", b, "precision_v", precision_v)
     c, q = _gaussian_side("c", c, "precision_h", precision_h)
@@ -70,11 +71,11 @@ def gaussian_gaussian_log_z(
 
 
 def gaussian_seconds(W: Any, lateral: Any) -> float:
-    """Return about how long `gaussian_gaussian_log_z` takes, infinite if it takes too much memory."""
+    """Return the approximate time of `gaussian_gaussian_log_z`, infinite if it needs too much memory."""
     n = min(W.shape) if lateral is None else W.shape[0]
     if lateral is None or n <= _DENSE_SIDE or not sp.issparse(W):
         return 1e-9 * n**3 if lateral is None or n <= _MOST_DENSE else math.inf
-    # no factor is fuller than a banded one
+    # A banded factor is an upper bound on the entries of the factor.
     joint = sp.csr_array(sp.bmat([[sp.csr_array(lateral), W], [W.T, None]]))
     place = np.argsort(reverse_cuthill_mckee(joint, symmetric_mode=True))
     i, j = sp.coo_array(joint).coords
@@ -83,7 +84,7 @@ def gaussian_seconds(W: Any, lateral: Any) -> float:
 
 
 def _in_extended_precision(lateral: Any, W: Any, *vectors: Array) -> float:
-    """Return the same as `gaussian_gaussian_log_z` by a Cholesky factorisation in long doubles, row by row."""
+    """Compute `gaussian_gaussian_log_z` by a Cholesky factorisation in long doubles, row by row."""
     wide = np.longdouble
     b, c, p, q = (x.astype(wide) for x in vectors)
     W = (W.toarray() if sp.issparse(W) else W).astype(wide) / np.sqrt(p)[:, None] / np.sqrt(q)
@@ -107,11 +108,11 @@ def _in_extended_precision(lateral: Any, W: Any, *vectors: Array) -> float:
 def gaussian_marginal(
     W: Any, b: Array, c: Array, precision_v: Array, precision_h: Array, lateral: Any = None
 ) -> tuple[Array, Array]:
-    """Return A and the mean of y such that h = Ay has its marginal law, y being normal with unit covariance.
+    """Return A and the mean of y such that h = Ay has its marginal distribution for normal y with unit covariance.
 
-    The density is the integrand of `gaussian_gaussian_log_z`, but `lateral` couples h. With the Cholesky factor L of
-    the Schur complement S = LL' and its linear term r, both in units of precision one, y has mean L⁻¹r and h is
-    q^{-½} L^{-T} y. `ValueError` where S is so nearly singular that rounding decides.
+    The density is the integrand of `gaussian_gaussian_log_z`, except that `lateral` couples h. With the Cholesky factor
+    L of the Schur complement S = LL' and its linear term r, both in units of precision one, y has mean L⁻¹r and h is
+    q^{-½} L^{-T} y. Raises a ValueError if S is so nearly singular that rounding errors decide.
     """
     W, b, c = _unit_precision(W, b, c, precision_v, precision_h)
     schur, linear = _schur(W, b, c, None if lateral is None else _scaled_lateral(lateral, precision_h))
@@ -123,11 +124,10 @@ def gaussian_marginal(
 
 
 def integrate_out(W: Any, b: Array, precision: Array) -> tuple[Array, Array, float]:
-    """Integrate a Gaussian side v out of a model whose other side x is fixed: return J, linear, constant in
+    """Integrate a Gaussian side v out of a model whose other side x is fixed; return J, linear and constant.
 
-    ∫ exp(b·v + v'Wx − ½Σ p_i v_i²) dv = exp(constant + linear·x + ½ x'Jx),
-
-    J = W'p⁻¹W, linear = W'p⁻¹b, constant = Σ ½ ln(2π/p_i) + b_i²/2p_i.
+    These are defined by ∫ exp(b·v + v'Wx − ½Σ p_i v_i²) dv = exp(constant + linear·x + ½ x'Jx), so that J = W'p⁻¹W,
+    linear = W'p⁻¹b and constant = Σ ½ ln(2π/p_i) + b_i²/2p_i.
     """
     b, p = _gaussian_side("b", b, "precision", precision)
     W = W.tocsr() if sp.issparse(W) else np.asarray(W, dtype=float)
@@ -139,9 +139,9 @@ def integrate_out(W: Any, b: Array, precision: Array) -> tuple[Array, Array, flo
 
 
 def gaussian_discrete_log_z(W: Any, b: Array, precision: Array, c: Array, values: tuple[float, float]) -> float:
-    """ln Σ_x ∫ exp(b·v + c·x + v'Wx − ½Σ p_i v_i²) dv, each x_j being one of the two `values`.
+    """ln Σ_x ∫ exp(b·v + c·x + v'Wx − ½Σ p_i v_i²) dv, where each x_j is one of the two `values`.
 
-    All 2^n states of x are summed (n = 24 takes under a second), the Gaussian side being integrated out.
+    The Gaussian side is integrated out, and all 2^n states of x are summed (n = 24 takes less than a second).
     """
     J, linear, constant = integrate_out(W, b, precision)
     c = np.asarray(c, dtype=float)
@@ -149,8 +149,8 @@ def gaussian_discrete_log_z(W: Any, b: Array, precision: Array, c: Array, values
     if c.shape != (n,) or not np.isfinite(c).all():
         raise ValueError(f"c must hold {n} finite numbers, one per column of W")
     linear = linear + c
-    # The states of the lower units are columns and those of the upper ones rows; x'Jx couples the two by a
-    # matrix product, so a state costs one multiply-add per upper unit and one exponential.
+    # Columns are the states of the lower units, rows those of the upper units. A matrix product gives the part of x'Jx
+    # that couples them, so a state costs one multiply-add per upper unit and one exponential.
     lower = n // 2
     columns, rows = _states(lower, values), _states(n - lower, values)
     of_columns, of_rows = (
@@ -183,7 +183,7 @@ def _scaled_lateral(lateral: Any, precision: Array) -> Any:
 
 
 def _schur(W: Any, b: Array, c: Array, inside: Any = None) -> tuple[Array, Array]:
-    """Precision matrix and linear term of h alone, the side of b integrated out; units of precision one."""
+    """Return the precision matrix and linear term of h, with the side of b integrated out; precisions are one."""
     matrix = np.identity(len(c)) - _dense(W.T @ W)
     return matrix if inside is None else matrix - _dense(inside), c + W.T @ b
 
@@ -223,13 +223,13 @@ def _not_definite() -> ValueError:
 
 
 def _accept(norm_of_inverse: float, size: int) -> None:
-    """Entries of order one are known to eps: what rounding does to the inverse must be far below it."""
+    """Raise a ValueError unless the rounding error of the inverse, for entries of order one, is small."""
     if not norm_of_inverse * math.sqrt(size) * np.finfo(float).eps < 1e-6:
         raise _not_definite()
 
 
 def _dense_factor(matrix: Array, vector: Array) -> tuple[float, float, float]:
-    """ln det A and x'A⁻¹x by Cholesky, and about the error of their sum."""
+    """Return ln det A and x'A⁻¹x by Cholesky, and the approximate error of their sum."""
     if not len(matrix):
         return 0.0, 0.0, 0.0
     factor, inverse = dense_cholesky(matrix)
@@ -238,33 +238,33 @@ def _dense_factor(matrix: Array, vector: Array) -> tuple[float, float, float]:
 
 
 def _error(norm_of_inverse: float, size: int, quadratic: float) -> float:
-    """Return what rounding of the entries, which are of order one, does to ln det A and x'A⁻¹x."""
+    """Return the error of ln det A and x'A⁻¹x due to rounding of the entries, which are of order one."""
     return _EPS * norm_of_inverse * (math.sqrt(size) + quadratic)
 
 
 def dense_cholesky(matrix: Array) -> tuple[Array, float]:
-    """Return the lower factor of a matrix that is positive definite beyond doubt, and the norm of its inverse."""
+    """Return the lower Cholesky factor of a clearly positive definite matrix, and the norm of its inverse."""
     try:
         factor = cholesky(matrix, lower=True)
     except np.linalg.LinAlgError:
         raise _not_definite() from None
     norm = float(np.abs(matrix).sum(axis=0).max())
-    reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")  # 1/(‖A‖‖A⁻¹‖)
+    reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")  # The result is 1/(‖A‖‖A⁻¹‖).
     inverse = 1.0 / (reciprocal * norm) if reciprocal else math.inf
     _accept(inverse, len(matrix))
     return factor, inverse
 
 
 def _sparse_factor(matrix: Any, vector: Array) -> tuple[float, float, float]:
-    """ln det A and x'A⁻¹x, and about the error of their sum.
+    """Return ln det A and x'A⁻¹x, and the approximate error of their sum.
 
-    By a sparse LU that pivots on the diagonal, so that it is an LDL'.
-    A symmetric matrix is positive definite if and only if those pivots are positive.
+    They come from a sparse LU with pivots on the diagonal, which is an LDL' factorisation. A symmetric matrix is
+    positive definite if and only if these pivots are positive.
     """
     options = {"SymmetricMode": True}
     try:
         lu = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
-    except RuntimeError:  # exactly singular
+    except RuntimeError:  # The matrix is exactly singular.
         raise _not_definite() from None
     pivots = lu.U.diagonal()
     if not np.array_equal(lu.perm_r, lu.perm_c) or not (pivots > 0).all():

@@ -1,8 +1,8 @@
-"""Gaussian variables integrated out of a model: what is left are discrete ones, coupled to each other.
+"""Integration of the Gaussian variables of a model, which leaves discrete variables coupled to each other.
 
     ∫ exp(b·x + c·y + xᵀWy − ½xᵀΛx) dx = exp(constant + (c + r)·y + ½ yᵀJy),    J = WᵀΛ⁻¹W, r = WᵀΛ⁻¹b,
 
-with the precisions less the couplings of the Gaussian side in Λ.
+where Λ is the diagonal matrix of precisions minus the couplings inside the Gaussian side.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ..models.model import MRF
 from ..models.units import SPIN, Array, Units
 from .gaussian import dense_cholesky
 
-MOST_DENSE = 4096  # coupled Gaussian variables: 128 MiB for their precision matrix
+MOST_DENSE = 4096  # Most coupled Gaussian variables: 128 MiB for their precision matrix.
 
 
 def integrate_gaussians(model: MRF) -> tuple[MRF, float, float]:
     """Return the model of the discrete side alone, a constant to add to its ln Z, and the size of that constant.
 
-    One side is Gaussian, the other one is not. The size counts what rounding of a nearly singular Λ does to the
-    couplings, too. `ValueError` where Λ is so nearly singular that rounding decides.
+    One side is Gaussian, the other one is not. The size includes the rounding errors of the couplings due to a nearly
+    singular Λ. Raises a ValueError if Λ is so nearly singular that rounding errors decide.
     """
     w = model.natural
     v, h = w.visible_units, w.hidden_units
@@ -39,7 +39,7 @@ def integrate_gaussians(model: MRF) -> tuple[MRF, float, float]:
         units, own, among = v, w.visible_bias, w.lateral
     quadratic = half[:, :-1].T @ half[:, :-1]
     bias = own + half[:, :-1].T @ half[:, -1]
-    squares = 0.5 * float((np.abs(half).sum(axis=1) ** 2).sum())  # the most that the quadratic form can come to
+    squares = 0.5 * float((np.abs(half).sum(axis=1) ** 2).sum())  # Upper bound of the quadratic form.
     size = abs(constant) + trouble * (math.sqrt(len(half)) + squares)
     if among is not None:
         quadratic = quadratic + (among.toarray() if sp.issparse(among) else among)
@@ -65,7 +65,7 @@ def _whitened(gamma: Array, lateral: Any, weights: Array, bias: Array) -> tuple[
 
 
 def _own_squares(units: Units, squares: Array, bias: Array) -> tuple[float, Array]:
-    """Return ½Σ J_ii y_i² as a constant and new biases: y² is s² − o² + 2oy for the values o ± s, and y one-hot."""
+    """Return ½Σ J_ii y_i² as a constant and new biases; y² = s² − o² + 2oy for values o ± s, y² = y if one-hot."""
     if units.values is not None:
         o, s = units.offset, units.scale
         return 0.5 * (s**2 - o**2) * float(squares.sum()), bias + o * squares

@@ -18,12 +18,12 @@ def kaufman_log_z(rows: int, cols: int, horizontal: float, vertical: float) -> f
         Z = ½ (2 sinh 2K)^{MN/2} [Π 2cosh(Nγ_{2k+1}/2) + Π 2sinh(Nγ_{2k+1}/2)
                                   + Π 2cosh(Nγ_{2k}/2) + Π 2sinh(Nγ_{2k}/2)],    k = 0 … M−1,
 
-    with sinh²(γ_l/2) = sinh²(K'−K*) + sinh 2K* sinh 2K' sin²(πl/2M), γ_l ≥ 0 but γ_0 = 2(K'−K*), which
-    changes sign at the critical point, and K* = −½ ln tanh K. This half-angle form of Kaufman's
-    cosh γ = cosh 2K* cosh 2K' − sinh 2K* sinh 2K' cos(πl/M) keeps the small γ of the critical region.
+    with sinh²(γ_l/2) = sinh²(K'−K*) + sinh 2K* sinh 2K' sin²(πl/2M) and K* = −½ ln tanh K. All γ_l ≥ 0 except
+    γ_0 = 2(K'−K*), which changes sign at the critical point. This half-angle form of Kaufman's
+    cosh γ = cosh 2K* cosh 2K' − sinh 2K* sinh 2K' cos(πl/M) is accurate for the small γ of the critical region.
 
-    A negative coupling is made positive by turning every other spin, which needs an even side; otherwise
-    (and for a side below two) `ValueError`. A side of two has double bonds. Accurate to 1e-12 relative.
+    A negative coupling is made positive by flipping every other spin, which needs an even side. Raises a ValueError if
+    the side is odd, or below two. A side of two has double bonds. The relative accuracy is 1e-12.
     """
     for name, side in (("rows", rows), ("cols", cols)):
         if side < 2:
@@ -34,15 +34,15 @@ def kaufman_log_z(rows: int, cols: int, horizontal: float, vertical: float) -> f
         if coupling < 0 and odd:
             raise ValueError(f"{name} is {coupling} along a side of odd length: that torus is frustrated")
     across, along = abs(horizontal), abs(vertical)
-    if across > along:  # K → 0 has K* → ∞: the transfer goes along the stronger coupling
+    if across > along:  # The transfer is along the stronger coupling, because K* → ∞ for K → 0.
         rows, cols, across, along = cols, rows, along, across
     if across == 0.0:
         return cols * _ring(rows, along)
 
-    dual = 0.5 * (math.log1p(math.exp(-2.0 * along)) - math.log(-math.expm1(-2.0 * along)))  # K*
+    dual = 0.5 * (math.log1p(math.exp(-2.0 * along)) - math.log(-math.expm1(-2.0 * along)))  # This is K*.
     gap = across - dual
     mode = np.arange(2 * cols)
-    # ln sinh²(γ/2) by its two terms; sinh 2K* is 1/sinh 2K
+    # ln sinh²(γ/2) is computed from its two terms, with sinh 2K* = 1/sinh 2K.
     log_strength = _log_2sinh(np.array(2.0 * across)) - _log_2sinh(np.array(2.0 * along))
     with np.errstate(divide="ignore"):
         log_sine = np.where(mode > 0, np.log(np.sin(0.5 * np.pi * mode / cols)), -np.inf)
@@ -60,7 +60,7 @@ def kaufman_log_z(rows: int, cols: int, horizontal: float, vertical: float) -> f
 
 
 def _ring(sites: int, coupling: float) -> float:
-    """ln[(2cosh K)^n + (2sinh K)^n], a closed chain."""
+    """Return ln[(2cosh K)^n + (2sinh K)^n], ln Z of a closed chain."""
     log_cosh = coupling + math.log1p(math.exp(-2.0 * coupling))
     return sites * log_cosh + math.log1p(math.tanh(coupling) ** sites)
 
@@ -75,5 +75,5 @@ def _log_sinh(x: float) -> float:
 
 
 def _asinh_exp(x: Array) -> Array:
-    """Return asinh(e^x), also where e^x would overflow."""
+    """Return asinh(e^x) without overflow of e^x."""
     return np.where(x < 20.0, np.arcsinh(np.exp(np.minimum(x, 20.0))), x + math.log(2.0))

@@ -1,4 +1,4 @@
-"""The inner sum of `exact`: lower spins' states are lanes, four states of the upper spins go together."""
+"""The inner sum of `enumeration`: lanes are states of the lower units, and four upper states are summed together."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ _LOG2_E = 1.0 / math.log(2.0)
 
 
 class Lower(NamedTuple):
-    """Tables over the states of the lower spins."""
+    """Tables over the states of the lower units."""
 
-    factors: np.ndarray  # [vector of states][unit][lane]: e^{−2a}, or its binary logarithm
-    mantissas: np.ndarray  # of the factor linear in the spins, 2^exponent·mantissa
+    factors: np.ndarray  # e^{−2a} or its binary logarithm, indexed by vector of states, unit and lane.
+    mantissas: np.ndarray  # The factor with an exponent linear in the units is 2^exponent·mantissa.
     exponents: np.ndarray
 
     def shifted(self, exponent: Array) -> Lower:
-        """Return the tables with a further exponent for each state."""
+        """Return the tables with an additional exponent for each state."""
         exponents = aligned(exponent.shape, np.float64)
         exponents[:] = self.exponents + _powers(exponent)
         return self._replace(exponents=exponents)
 
 
 def pack_cross(cross: Array) -> Array:
-    """Lay out the exponent cross[upper state, lower state] for the kernel."""
+    """Arrange the exponents cross[upper state, lower state] in the layout of the kernel."""
     packed = aligned(cross.shape, np.float64)
     packed[:] = _powers(cross)
     return packed
 
 
 def pack_lower(table: Array, linear: Array, in_logs: bool) -> Lower:
-    """Lay out table[state, unit] and the linear exponent of each state for the kernel."""
+    """Arrange table[state, unit] and the linear exponent of each state in the layout of the kernel."""
     states, units = table.shape
     factors = aligned((states // LANES, units, LANES), np.float64)
     values = _powers(table) if in_logs else np.exp(table)
@@ -51,16 +51,16 @@ def pack_lower(table: Array, linear: Array, in_logs: bool) -> Lower:
 
 
 def _powers(x: Array) -> Array:
-    """Return log2 e^x; what is as good as impossible must not reach −∞, which would make NaN of a difference."""
+    """Return log2 e^x, bounded from below, because a difference of two values −∞ would be NaN."""
     return np.maximum(_LOG2_E * x, -1e307)
 
 
 def sum_states(
     low: Lower, high: Array, linear: Array, cross: Array | None, in_logs: bool, flush: int
 ) -> tuple[Array, Array]:
-    """Sum over all lower states and the given upper ones, as LANES pairs (S, X) meaning Σ S·2^X.
+    """Sum over all lower states and the given upper ones; the result is Σ S·2^X over LANES pairs (S, X).
 
-    `cross` is what `pack_cross` makes of the couplings between them, or None if there are none.
+    `cross` is the result of `pack_cross` for the couplings between them, or None if there are none.
     """
     upper, units = high.shape
     values = _powers(high) if in_logs else np.exp(high)
@@ -74,7 +74,7 @@ def sum_states(
 
 @njit(**INLINE)
 def _times(in_logs, product, exponent, low, high):
-    """Return product·(1 + e^{−2a}), e^{−2a} = low·high; in logarithms 2^exponent takes the large part."""
+    """Return product·(1 + e^{−2a}) with e^{−2a} = low·high; with logarithms, 2^exponent holds the large part."""
     if in_logs is None:
         return fma(low, high, 1.0) * product, exponent
     x = low + high
@@ -84,7 +84,7 @@ def _times(in_logs, product, exponent, low, high):
 
 @njit(**INLINE)
 def _add(total, scale, mantissa, exponent):
-    """(total, scale) + (mantissa, exponent), numbers being mantissa·2^exponent."""
+    """Return (total, scale) + (mantissa, exponent), where a pair stands for mantissa·2^exponent."""
     top = maximum(scale, exponent)
     return fma(total, exp2_nonpositive(scale - top), mantissa * exp2_nonpositive(exponent - top)), top
 

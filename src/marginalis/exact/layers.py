@@ -1,18 +1,17 @@
 """Layer-by-layer sum for deep Boltzmann machines of ±1 or 0/1 units.
 
-A layer whose neighbours are fixed is a product of independent units, Σ_x e^{a·x} = Π_j 2cosh a_j for spins, so
-not every layer has to be enumerated: only a subset with no two layers in a row left out. Between enumerated
-layers, a vector over the states of one goes to a vector over the states of the next,
+The units of a layer are independent if its neighbours are fixed, Σ_x e^{a·x} = Π_j 2cosh a_j for spins. It is therefore
+enough to enumerate a subset of the layers that leaves out no two consecutive ones. Between enumerated layers, a vector
+over the states of one is transformed to a vector over the states of the next,
 
     f'(y) = Σ_x f(x) e^{x'Wy}                  (neighbouring layers)
     f'(y) = Σ_x f(x) Π_j 2cosh a_j(x, y)       (one layer in between, summed in closed form),
 
-or with Π_j (1 + e^{a_j}) for 0/1 units: taken as spins they would have to cancel the huge fields of a penalty,
-
-at 2^{n_x + n_y} operations, times the units in between. Since W joins every x_i to every y_j and f couples
-all x_i, adding and removing units one at a time would not be cheaper: the intermediate tables are over all
-of both layers. The first and the last layer, if left out, are closed forms of one layer: a machine with up
-to three layers costs 2^n of one layer, or of both outer ones. `_plan` finds the cheapest subset.
+or with Π_j (1 + e^{a_j}) for 0/1 units, since as spins they could have large fields that cancel. The cost is
+2^{n_x + n_y} operations, times the units in between. Adding and removing units one at a time would not be cheaper:
+W couples every x_i to every y_j and f couples all x_i, so the intermediate tables would be over all units of both
+layers. The first and the last layer, if left out, have closed forms given the next layer, so a machine with up to three
+layers costs 2^n of one layer, or of both outer ones. `_plan` finds the cheapest subset.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ import numpy as np
 
 from ..models.units import SPIN, Array, Units
 
-_CHUNK = 1 << 18  # entries of a temporary
-_LOG2_FACTORS = 24  # log2 of the entries of the second factor of a matrix product
-# A matrix product loses no state that matters while its factors span less than e^600 (underflow: e^-708).
+_CHUNK = 1 << 18  # Entries of a temporary array.
+_LOG2_FACTORS = 24  # log2 of the entries of the second factor of a matrix product.
+# Within this range of ln, a matrix product loses no state that matters; underflow begins at e^-708.
 _SAFE_RANGE = 600.0
-_COSH = 5.0  # log2 of the cost of a 2cosh relative to a multiply-add of a matrix product
+_COSH = 5.0  # log2 of the cost of a 2cosh relative to a multiply-add of a matrix product.
 
 
 def layers_cost(sizes: Sequence[int]) -> float:
-    """Return log2 of the number of multiply-adds (3e9 to 8e9 a second) for layers of these sizes."""
+    """Return log2 of the number of multiply-adds, of which a core does 3e9 to 8e9 per second."""
     return _plan(sizes)[0]
 
 
 def layers_log_z(weights: Sequence[Array], biases: Sequence[Array], kinds: Sequence[Units] = (SPIN,)) -> float:
     """Return ln Σ_x exp(Σ_l b_l·x_l + Σ_l x_l' W_l x_{l+1}) over all units; W_l is n_l × n_{l+1}.
 
-    `kinds` are those of the layers, over and over again.
+    `kinds` are the unit types of the layers, repeated cyclically.
     """
     biases = [np.asarray(b, dtype=float) for b in biases]
     weights = [np.asarray(w, dtype=float) for w in weights]
@@ -54,7 +53,7 @@ def layers_log_z(weights: Sequence[Array], biases: Sequence[Array], kinds: Seque
             raise ValueError(f"{name} must be finite")
 
     _, explicit = _plan([len(b) for b in biases])
-    if not explicit:  # a single layer
+    if not explicit:  # There is only one layer.
         return _log_prod(biases[0].copy(), kinds[0]).item()
     kinds = [kinds[k % len(kinds)] for k in range(len(biases))]
     first, last = explicit[0], explicit[-1]
@@ -75,7 +74,8 @@ def _plan(sizes: Sequence[int]) -> tuple[float, list[int]]:
     if len(sizes) == 1:
         return math.log2(sizes[0]), []
     sizes = list(sizes)
-    best: list[tuple[float, list[int]]] = []  # cheapest way to have the vector of layer k
+    # The cost and the enumerated layers of the cheapest way to the vector of each layer.
+    best: list[tuple[float, list[int]]] = []
     for k, n in enumerate(sizes):
         options = []
         if k == 0:
@@ -101,7 +101,7 @@ def _log2_sum(a: float, b: float) -> float:
 def _own(
     biases: list[Array], weights: list[Array], kinds: Sequence[Units], k: int, *, before: bool, after: bool
 ) -> Array:
-    """b·x for every state x of layer k, plus the closed forms of the layers before and after it."""
+    """Return b·x for every state x of layer k, plus the closed forms of the layers before and after it."""
     outer = []
     if before:
         outer.append((weights[k - 1].T, biases[k - 1], kinds[k - 1]))
@@ -120,9 +120,9 @@ def _own(
 def _through_weights(log_f: Array, w: Array, kinds: Sequence[Units]) -> Array:
     """ln Σ_x f(x) e^{x'Wy} for every y.
 
-    With y in two parts, the exponential is a product e^{x'Uu} e^{x'Vv} and the sum over x a matrix product.
-    Each factor is scaled by its largest entry over x; that is safe as long as the second cannot be smaller
-    than e^-600 where the first is one, so v takes only as many units as that allows.
+    For y = (u, v) the exponential is a product e^{x'Uu} e^{x'Vv}, and the sum over x is a matrix product. Each factor
+    is scaled by its largest entry over x. This is safe as long as the second factor is at least e^-600 where the first
+    one is 1, which limits the number of units in v.
     """
     n, m = w.shape
     ranges = 2.0 * np.cumsum(np.abs(w).sum(axis=0))
@@ -159,13 +159,13 @@ def _through_layer(log_f: Array, w: Array, b: Array, w2: Array, kinds: Sequence[
 
 
 def _slices(count: int, entries: int) -> Iterator[slice]:
-    """Cut 0 … count−1 into pieces whose temporaries, `entries` per item, stay small."""
+    """Cut 0 … count−1 into pieces whose temporary arrays, with `entries` per item, stay small."""
     step = max(1, _CHUNK // entries)
     return (slice(i, min(i + step, count)) for i in range(0, count, step))
 
 
 def _states(rows: slice, n: int, kind: Units) -> Array:
-    """Rows of ±1 or 0/1: the binary digits of the states in the slice."""
+    """Return rows of ±1 or 0/1, the binary digits of the states in the slice."""
     digits = (np.arange(rows.start, rows.stop)[:, None] >> np.arange(n)) & 1
     return kind.offset + kind.scale * (2.0 * digits.astype(float) - 1.0)
 
@@ -177,7 +177,7 @@ def _log_prod(x: Array, kind: Units) -> Array:
     x *= -2.0 * kind.scale
     np.exp(x, out=x)
     x += 1.0
-    for j in range(0, x.shape[-1], 1000):  # 2^1000 is still a float
+    for j in range(0, x.shape[-1], 1000):  # 2^1000 does not overflow.
         total += np.log(x[..., j : j + 1000].prod(axis=-1))
     return total
 

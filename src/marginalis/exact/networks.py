@@ -1,8 +1,8 @@
-"""The ways to sum a network of tables of any arity, each with the time and the memory that it takes.
+"""Methods to sum a network of tables of any arity, with their predicted time and memory.
 
-Where the tables of a greedy order are small, elimination is done at once. Otherwise the network is reduced, an order is
-searched for, and the contraction along it is compared with counting, where many entries are zero or equal. How long
-counting takes is not known before: it gets as much time as the contraction would, and the contraction comes after it.
+If the tables of a greedy order are small, elimination is used. Otherwise the network is reduced, a search looks for a
+better order, and counting is considered besides the contraction if many entries are zero or equal. The time of counting
+cannot be predicted, so counting is limited to the time of the contraction, and the contraction follows if it fails.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ if TYPE_CHECKING:
 
 Factor = tuple[tuple[int, ...], Array]
 
-ENTRIES_PER_SECOND = 1e8  # Of elimination, a cautious figure.
-AT_ONCE = 0.5  # Seconds of elimination for which no better way is looked for.
+ENTRIES_PER_SECOND = 1e8  # Table entries per second of elimination, a conservative value.
+AT_ONCE = 0.5  # If elimination takes at most this many seconds, no better method is searched for.
 _REDUCTION = 3e-4  # Seconds that reduction takes for each variable.
-_BOUND = 4.0  # Variables with tables of up to 2^4 entries are summed out before the search; larger ones disturb it.
-_SEARCH = 2.0  # Seconds of the search for an order, at most,
-_SEARCH_SHARE = 0.1  # and this fraction of the time that the best known order takes.
-_HOPELESS = 60.0  # A greedy order with tables of more than 2^60 entries is given up.
+# Variables with tables of up to 2^4 entries are summed out before the search; larger tables would hinder it.
+_BOUND = 4.0
+_SEARCH = 2.0  # Longest search for an order, in seconds.
+_SEARCH_SHARE = 0.1  # The search takes at most this fraction of the time of the best known order.
+_HOPELESS = 60.0  # Greedy orders with tables of more than 2^60 entries are abandoned.
 _FEW = 20.0  # An order whose tables have up to 2^20 entries together is good enough.
-_MEMORY = 0.6  # Fraction of the free memory that tables may take.
-_SURE = 4.0  # Seconds of a contraction that is not worth trying to count instead.
-_LEAST_COUNTING = 3.0  # Seconds that counting must have left for the contraction to come after it.
-_COUNTING_MEMORY = 8e9  # Bytes that counting may take, at most.
+_MEMORY = 0.6  # Largest fraction of the free memory for tables.
+_SURE = 4.0  # If the contraction takes at most this many seconds, counting is not tried.
+_LEAST_COUNTING = 3.0  # Counting comes before the contraction only if at least this many seconds are left for it.
+_COUNTING_MEMORY = 8e9  # Most bytes of memory for counting.
 
 
 class NetworkWay(NamedTuple):
-    """A way to sum a network: its name, the seconds and bytes that it takes, what it does in words, and the sum."""
+    """A method to sum a network: its name, time in seconds, memory in bytes, description, and the sum itself."""
 
     name: str
     seconds: float
@@ -58,10 +59,10 @@ def edges_of(scopes: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
 def network_ways(
     cards: Sequence[int], factors: Sequence[Factor], max_seconds: float, *, counting: bool = True
 ) -> list[NetworkWay]:
-    """Return the ways to sum exp of the sum of the tables over all states, in the order in which to try them.
+    """Return the methods to sum exp of the sum of the tables over all states, in the order in which to try them.
 
     At least one is returned, even if it would take longer than `max_seconds`. `counting` says whether solutions may be
-    counted. A way returns −∞ if there is no state.
+    counted. A method returns −∞ if no state is possible.
     """
     scopes = [scope for scope, _ in factors]
     edges = edges_of(scopes)
@@ -80,11 +81,11 @@ def network_ways(
 def faster_ways(
     cards: Sequence[int], factors: Sequence[Factor], simple: NetworkWay, max_seconds: float, *, counting: bool
 ) -> list[NetworkWay]:
-    """Return the ways of `network_ways`, given the simple one."""
+    """Return the methods of `network_ways`, given simple elimination."""
     begin = time.thread_time()
     if simple.seconds <= AT_ONCE + _REDUCTION * len(cards) or jit_is_off():
         return [simple]
-    from .contraction import contract  # kernels, which take time to import
+    from .contraction import contract  # Importing the kernels takes time.
 
     small = Reduced.of(cards, factors)
     if not small.cards:
@@ -116,7 +117,7 @@ def faster_ways(
 
 
 class Reduced(NamedTuple):
-    """A network after reduction: the variables that are left, their factors, and ln of what was summed."""
+    """A network after reduction: the remaining variables, their factors, and ln of the constant summed out."""
 
     variables: list[int]
     cards: list[int]
@@ -135,7 +136,7 @@ class Reduced(NamedTuple):
 
 
 def cheapest_order(cards: Sequence[int], scopes: Sequence[Sequence[int]]) -> tuple[list[int], float]:
-    """Return an order of elimination and log2 of all entries of its tables; a search follows if they are many."""
+    """Return an order of elimination and log2 of the entries of its tables, from a search if they are many."""
     edges = edges_of(scopes)
     order, width = elimination_order(len(cards), edges, cards, stop_above=_HOPELESS)
     entries = math.log2(max(1, table_entries(edges, cards, order))) if width <= _HOPELESS else math.inf
@@ -148,7 +149,7 @@ def cheapest_order(cards: Sequence[int], scopes: Sequence[Sequence[int]]) -> tup
 
 
 def best_contraction(cards: Sequence[int], factors: Sequence[Factor], max_seconds: float) -> Contraction | None:
-    """Return the fastest contraction that is found, or None if none fits the memory."""
+    """Return the fastest contraction found, or None if none fits in memory."""
     from .contraction import plan_contraction
     from .search import search_order
 
@@ -170,7 +171,7 @@ def _described(plan: Contraction) -> str:
 
 
 def counting_way(cards: Sequence[int], factors: Sequence[Factor], seconds: float) -> NetworkWay:
-    """Return how the solutions of a network are counted within a time."""
+    """Return the method that counts the solutions of a network within a time limit."""
     return _counting(Reduced.of(cards, factors), seconds)
 
 

@@ -1,4 +1,4 @@
-"""The sum over all states of one side, on a GPU."""
+"""Enumeration on a GPU: the sum over all states of one side."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ..parallel.threads import Tick
 from .enumeration import dense, spins
 
 SOURCE = Path(__file__).with_name("states.cu")
-PAIRS_PER_SECOND = 3e12  # one state of the enumerated side times one unit of the other, about
-_PART = 8  # units of each of the first two parts
+PAIRS_PER_SECOND = 3e12  # Approximate rate; a pair is one state of the enumerated side and one unit of the other.
+_PART = 8  # Units of each of the first two parts.
 _TOGETHER = 8
-_MOST_UNITS = 48  # of the other side: their factors lie in shared memory
-_MOST_LOG = 600.0  # of a factor: beyond, it might overflow
+_MOST_UNITS = 48  # Most units of the other side, whose factors are in shared memory.
+_MOST_LOG = 600.0  # Largest logarithm of a factor; larger factors could overflow.
 _LAUNCH_SECONDS = 0.1
 _LOG2_E = 1.0 / math.log(2.0)
 
 
 def why_not(model: Natural | SignedForm, units: tuple[Units, Units]) -> str | None:
-    """Return why a sum cannot be done here, if so."""
+    """Return the reason why a model cannot be summed on a GPU, or None if it can."""
     if model.lateral is not None:
         return "sums bipartite models only"
     if model.weights.shape[1] > _MOST_UNITS:
@@ -38,7 +38,7 @@ def why_not(model: Natural | SignedForm, units: tuple[Units, Units]) -> str | No
 
 
 def sum_on_gpu(model: Natural | SignedForm, units: tuple[Units, Units], device: Device, tick: Tick) -> float:
-    """Return what `enumerate_log_z` does."""
+    """Return the same as `enumerate_log_z`, computed on a GPU."""
     side, (taken_out, slope) = units[0], (1.0, -2.0) if units[1].offset == 0.0 else (0.0, 1.0)
     weights = dense(model.weights)
     n, m = weights.shape
@@ -55,7 +55,7 @@ def sum_on_gpu(model: Natural | SignedForm, units: tuple[Units, Units], device: 
         return np.exp2(powers - whole), whole.astype(np.int32)
 
     below, above, rest = slice(0, _PART), slice(_PART, 2 * _PART), slice(2 * _PART, n)
-    # a unit of the third part is offset ± scale: the offset goes with the first part, the sign is in the bits
+    # A unit of the third part is offset ± scale. The first part includes the offset, and the bits are the signs.
     shift, shifted = side.offset * w[rest].sum(axis=0), side.offset * float(linear[rest].sum())
     low = np.exp(slope * (c + shift + states @ w[below])).T
     mid = np.exp(slope * (states @ w[above])).reshape(-1, _TOGETHER, m).transpose(0, 2, 1)
@@ -64,7 +64,7 @@ def sum_on_gpu(model: Natural | SignedForm, units: tuple[Units, Units], device: 
     owns = *own(states @ linear[below] + shifted + taken_out * total(c)), *own(states @ linear[above])
     count = 1 << (n - 2 * _PART)
     blocks = min(count, 8 * device.multiprocessors)
-    # mantissas and exponents together, for there to be one journey back
+    # Mantissas and exponents are in one array, so that one transfer returns both.
     places = blocks << _PART
     none = np.concatenate([np.zeros(2 * places, np.int32), np.full(places, -(1 << 29), np.int32)])
     *tables, sums = device.upload_all(low, mid, top, *owns, none)

@@ -1,8 +1,8 @@
-"""Orders to eliminate the variables of a graph in.
+"""Orders of elimination for the variables of a graph.
 
-The cost of an elimination is set by its order, which greedy searches find well: always the variable whose
-elimination joins the fewest pairs of neighbours (min-fill: Kjærulff, Statistics and Computing 2, 7 (1992)),
-or, on lattices, a sweep from a corner.
+The order determines the cost of an elimination. Greedy searches find good orders: each step eliminates the variable
+that joins the fewest pairs of neighbours (min-fill: Kjærulff, Statistics and Computing 2, 7 (1992)). On lattices a
+sweep from a corner is better.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import heapq
 import math
 from collections.abc import Sequence
 
-_CHEAP = 12.0  # log2 of a table that is not worth looking for a better order
-_HUB = 64  # neighbours beyond which pairs are not counted: such a variable waits for its turn anyway
+_CHEAP = 12.0  # If log2 of the largest table is at most this, no better order is searched for.
+_HUB = 64  # For variables with more neighbours, pairs are not counted; they are eliminated late anyway.
 
 
 def elimination_order(
     n: int, edges: Sequence[tuple[int, int]], cards: Sequence[int], *, stop_above: float = 40.0
 ) -> tuple[list[int], float]:
-    """Return an order of elimination and log2 of the entries of the largest table it makes.
+    """Return an order of elimination and log2 of the entries of its largest table.
 
-    The better of min-fill, which is near best on trees and irregular graphs, and, unless that is cheap
-    already, of sweeps from a few corners, which are on lattices. No search goes on with tables above
-    2^`stop_above` entries: if none stays below, the number is what min-fill came to before it was stopped,
-    and the rest of the order is arbitrary.
+    Min-fill is close to optimal on trees and irregular graphs. Unless its order is cheap, sweeps from a few corners,
+    which are close to optimal on lattices, are tried as well, and the best order is returned. Searches stop at tables
+    with more than 2^`stop_above` entries. If all of them stop, the number is that of min-fill when it stopped, and the
+    rest of the order is arbitrary.
     """
     neighbours = _neighbours(n, edges)
     if len(cards) != n:
@@ -38,7 +38,7 @@ def elimination_order(
 
 
 def table_entries(edges: Sequence[tuple[int, int]], cards: Sequence[int], order: Sequence[int]) -> int:
-    """Return how many entries the tables of an order have, all together."""
+    """Return the total number of entries of the tables of an order."""
     neighbours = _neighbours(len(cards), edges)
     total = 0
     for v in order:
@@ -61,11 +61,11 @@ def _neighbours(n: int, edges: Sequence[tuple[int, int]]) -> list[set[int]]:
 
 
 def _min_fill(neighbours: list[set[int]], logs: list[float], stop_above: float) -> tuple[list[int], float]:
-    """Eliminate the variable that joins the fewest pairs of neighbours, ties going to the smaller table."""
+    """Return the min-fill order and log2 of its largest table; ties are decided by the smaller table."""
     n = len(neighbours)
     sizes = [logs[v] + math.fsum(logs[u] for u in neighbours[v]) for v in range(n)]
     fills = [_fill(neighbours, v) for v in range(n)]
-    # Entries go stale when a variable's numbers change; the current ones are always in the heap too.
+    # Entries of the heap become outdated when a variable changes; the current ones are always in the heap as well.
     heap = [(fills[v], sizes[v], v) for v in range(n)]
     heapq.heapify(heap)
     order: dict[int, None] = {}
@@ -92,10 +92,10 @@ def _min_fill(neighbours: list[set[int]], logs: list[float], stop_above: float) 
 
 
 def _sweep(neighbours: list[set[int]], logs: list[float], start: int, below: float) -> tuple[list[int], float] | None:
-    """Eliminate the variable with the smallest table among those that have lost a neighbour already.
+    """Eliminate the variable with the smallest table among the neighbours of eliminated variables.
 
-    So the eliminated ones stay in one piece, and the tables are no larger than its rim. None unless all
-    are smaller than `below`.
+    The eliminated variables thus stay connected, and tables are no larger than their boundary. The result is None
+    unless all tables are smaller than `below`.
     """
     order: dict[int, None] = {}
     width = 0.0
@@ -122,7 +122,7 @@ def _sweep(neighbours: list[set[int]], logs: list[float], start: int, below: flo
 
 
 def _far_ends(neighbours: list[set[int]]) -> list[int]:
-    """Return variables far from each other: the last that a breadth-first search reaches, twice."""
+    """Return two variables far from each other, the last ones reached by two breadth-first searches."""
     ends = [0]
     for _ in range(2):
         reached, queue = {ends[-1]}, [ends[-1]]
@@ -135,7 +135,7 @@ def _far_ends(neighbours: list[set[int]]) -> list[int]:
 
 
 def _fill(neighbours: list[set[int]], v: int) -> int:
-    """Count the pairs of neighbours of v that are not joined; all pairs, if v has very many."""
+    """Count the pairs of neighbours of v that are not joined, or all pairs if v has very many neighbours."""
     around = neighbours[v]
     d = len(around)
     if d < 2:
@@ -147,7 +147,7 @@ def _fill(neighbours: list[set[int]], v: int) -> int:
 def _join(
     neighbours: list[set[int]], group: set[int], fills: list[int], sizes: list[float], logs: list[float]
 ) -> set[int]:
-    """Join all pairs of the group; return the variables outside it whose fill got smaller by that."""
+    """Join all pairs of the group; return the variables outside it whose fill decreases."""
     outside = set()
     for a in group:
         for b in group - neighbours[a]:

@@ -1,4 +1,4 @@
-"""Connected parts of a model: variables alone in closed form, the others as models of their own."""
+"""Connected parts of a model: isolated variables in closed form, the other parts as models of their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..models.units import Units
 
 
 def submodel(model: MRF, visible: Any, hidden: Any) -> MRF:
-    """Return the model of the variables chosen by two masks; the offset stays behind."""
+    """Return the model of the variables chosen by two masks, without the offset."""
     rows, columns = features_of(model, visible, hidden)
     return MRF(
         _whole(model.weights[rows][:, columns]),
@@ -28,12 +28,12 @@ def submodel(model: MRF, visible: Any, hidden: Any) -> MRF:
 
 
 def _whole(matrix: Any) -> Any:
-    """Return a matrix that may have no entries in a form that a model takes."""
+    """Return a matrix, possibly without entries, in a form that a model accepts."""
     return matrix if 0 not in matrix.shape else sp.csr_array(matrix.shape)
 
 
 def features_of(model: MRF, visible: Any, hidden: Any) -> tuple[Indices, Indices]:
-    """Return the numbers of the features of the variables chosen by two masks."""
+    """Return the indices of the features of the variables chosen by two masks."""
     return (
         np.flatnonzero(visible[model.visible_units.owners(len(model.visible_bias))]),
         np.flatnonzero(hidden[model.hidden_units.owners(len(model.hidden_bias))]),
@@ -49,7 +49,7 @@ def isolated(model: MRF) -> tuple[Any, Any]:
 
 
 def log_z_of_isolated(model: MRF, visible: Any, hidden: Any) -> tuple[float, float]:
-    """Return ln Z of the variables without couplings that two masks choose, and how much it adds up."""
+    """Return ln Z of the uncoupled variables chosen by two masks, and the total size of its terms."""
     natural = model.natural
     rows, columns = features_of(model, visible, hidden)
     value = size = 0.0
@@ -65,9 +65,9 @@ def log_z_of_isolated(model: MRF, visible: Any, hidden: Any) -> tuple[float, flo
 
 
 def pieces(model: MRF) -> Iterator[MRF]:
-    """Yield every connected part as a model; the offset stays behind.
+    """Yield every connected part as a model, without the offset.
 
-    The variables are sorted by part first, so that a part is a run of rows and columns.
+    The variables are first sorted by part, so that a part is a range of rows and columns.
     """
     visible, hidden, count = model.connected_parts
     order_v, order_h = np.argsort(visible, kind="stable"), np.argsort(hidden, kind="stable")
@@ -90,7 +90,7 @@ def pieces(model: MRF) -> Iterator[MRF]:
 
 
 def _by_part(units: Units, features: int, part: Indices, order: Indices, count: int) -> tuple[Indices, Indices]:
-    """Return the features of a side sorted as its variables are, and where the features of each part end."""
+    """Return the features of a side in the order of its variables, and the end of the features of each part."""
     owners = units.owners(features)
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))

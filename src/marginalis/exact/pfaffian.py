@@ -8,17 +8,17 @@ weight e^{2J}, which stands for no wall, and all sites of a face by bonds of wei
     Z = 2 Π_e e^{−J_e} Pf A                                             on a sphere,
     Z = 2 Π_e e^{−J_e} ¼ (Pf A_00 + Pf A_01 + Pf A_10 + Pf A_11)        on a torus,
 
-where A_pq has reversed signs on one or both of two cycles round the torus. Walls that wind round it an odd number of
-times do not come from spins; they cancel between the four terms.
+where A_pq has reversed signs on one or both of two cycles around the torus. Walls that wind around it an odd number of
+times do not correspond to spin states; they cancel between the four terms.
 
-A sum over closed loops of tanh J loses all digits in a spin glass at low temperatures. This one does not. Its terms
-are positive, whatever the signs of J. Pairs of sites are eliminated along a nested dissection (Thomas & Middleton,
-Phys. Rev. E 80, 046708 (2009)), always by an entry that is large compared to the rest of its two rows; where there is
-none, sites wait until more of the graph is there. So the entries keep their relative accuracy even if they are as
-small as the weight of a wall between two frustrated faces far apart. Digits are lost in two cases only: if the
-couplings of a torus favour a winding wall, so that the four terms cancel, and if ±J couplings make entries cancel
-exactly. Every result is therefore computed twice, the second time with other pivots and with weights that differ by
-a little more than rounding. Where the two differ, both are repeated with twice the digits.
+A sum over closed loops of tanh J loses all digits in a spin glass at low temperatures, but a sum over domain walls does
+not, because its terms are positive for all signs of J. Pairs of sites are eliminated along a nested dissection (Thomas
+& Middleton, Phys. Rev. E 80, 046708 (2009)), always by an entry that is large compared to the rest of its two rows. If
+there is none, the sites wait until more of the graph is joined. The entries therefore keep their relative accuracy even
+if they are as small as the weight of a wall between two frustrated faces far apart. Digits are lost in two cases only:
+if the couplings of a torus favour a winding wall, so that the four terms cancel, and if ±J couplings make entries
+cancel exactly. Every result is therefore computed twice, the second time with other pivots and with weights changed by
+slightly more than rounding. If the two results differ, both are computed again with twice the digits.
 """
 
 from __future__ import annotations
@@ -37,21 +37,23 @@ from .dissection import Dissection, dissect
 from .embedding import Drawing
 from .pfaffian_kernel import assemble, eliminate, face_matrix
 
-_AGREE = 1e-12  # Relative difference of two values of ln Z that agree; far below 1e-9, as they might agree by chance.
-_SHIFT = 2.0**-45  # Relative change of the weights in the second computation: ln Z hardly changes, rounding errors do.
-THRESHOLDS = 0.25, 0.1  # A pivot is at least so large compared to the other entries of its two rows.
-_BITS = {1: 52, 2: 104}  # of a number that is the sum of so many doubles
+# Largest relative difference of two values of ln Z that agree; far below 1e-9, as agreement may be by chance.
+_AGREE = 1e-12
+# Relative change of the weights in the second computation, which alters rounding errors but hardly ln Z.
+_SHIFT = 2.0**-45
+THRESHOLDS = 0.25, 0.1  # Smallest ratio of a pivot to the other entries of its two rows, for each computation.
+_BITS = {1: 52, 2: 104}  # Bits of a number that is the sum of this many doubles.
 
 
 def pfaffian_seconds(vertices: int, width: int) -> float:
-    """Return about how long a sum takes for a lattice-like graph of this width at a low temperature."""
+    """Return the approximate time for a lattice-like graph of this width at a low temperature."""
     return 1e-3 + vertices * (7e-5 + 1.5e-6 * width)
 
 
 def pfaffian_log_z(drawing: Drawing, couplings: Array) -> float:
     """Return ln Σ_s exp(Σ_e J_e s_i s_j) for the couplings J of the edges of a drawing, to 1e-9 relative or better.
 
-    Raises a ValueError where twice the digits of a double are not enough.
+    Raises a ValueError if twice the digits of a double are not enough.
     """
     tree = dissect(drawing.positions)
     j = np.zeros(len(drawing.edges))
@@ -59,7 +61,8 @@ def pfaffian_log_z(drawing: Drawing, couplings: Array) -> float:
     ground = math.log(2.0) + math.fsum(np.abs(j))
     for layers in (1, 2):
         (value, error), (check, _) = (_log_sum(drawing, tree, j, layers, variant) for variant in range(2))
-        if abs(value - check) + error <= _AGREE * abs(ground + value):  # false if either is not finite
+        # The comparison is false if a value is not finite.
+        if abs(value - check) + error <= _AGREE * abs(ground + value):
             return ground + value
     raise ValueError(
         f"the Pfaffians of a {'torus' if drawing.cuts else 'planar graph'} with couplings up to "
@@ -68,7 +71,7 @@ def pfaffian_log_z(drawing: Drawing, couplings: Array) -> float:
 
 
 def weights_of(j: Array, variant: int) -> tuple[Array, Array]:
-    """Return the weights of the bonds of all edges and of the walls across them, those of the second computation."""
+    """Return the weights of the bonds of all edges and of the walls across them; `variant` 1 is slightly changed."""
     bonds, walls = np.exp(-2.0 * np.maximum(-j, 0.0)), np.exp(-np.maximum(j, 0.0))
     if variant:
         bonds *= 1.0 + _SHIFT * np.random.default_rng(0).uniform(-1.0, 1.0, len(j))
@@ -76,9 +79,9 @@ def weights_of(j: Array, variant: int) -> tuple[Array, Array]:
 
 
 def _log_sum(drawing: Drawing, tree: Dissection, j: Array, layers: int, variant: int) -> tuple[float, float]:
-    """Return ln of Π_e e^{−J_e−|J_e|} times the mean of the Pfaffians, and what their cancelling leaves as error.
+    """Return ln of Π_e e^{−J_e−|J_e|} times the mean of the Pfaffians, and its error due to cancellation.
 
-    NaN where that is not positive.
+    Both are NaN if the mean is not positive.
     """
     bonds, walls = weights_of(j, variant)
     begun, part = faces_joined(drawing, tree, bonds, walls, layers, THRESHOLDS[variant])
@@ -103,9 +106,9 @@ class Product(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of the graph: the sites that are left, the first `waiting` of them to be eliminated, and their matrix.
+    """A part of the graph: the remaining sites, the first `waiting` of which are to be eliminated, and their matrix.
 
-    The matrix has one layer in double precision, and for twice the digits two layers, the sum of which is meant.
+    The matrix has one layer in double precision, or is the sum of two layers for twice the digits.
     """
 
     sites: Indices
@@ -114,16 +117,16 @@ class Part(NamedTuple):
 
 
 class Front(NamedTuple):
-    """What the inverse of the matrix takes of a join: the sites of both parts, and the rows of those eliminated."""
+    """Data of a join that the inverse needs: the sites of both parts and the rows of the eliminated sites."""
 
-    sites: Indices  # those eliminated first
+    sites: Indices  # All sites, starting with the eliminated ones.
     rows: Array
-    first: Indices  # the sites of either part
+    first: Indices  # The sites of each of the two parts.
     second: Indices
 
 
 class Elimination:
-    """The pivots of an elimination that is under way: the sites in their order, and the product of the entries."""
+    """State of an elimination: the eliminated sites in order, and the product of the pivots."""
 
     def __init__(
         self, bonds: Array, closes: Any, threshold: float, begun: Elimination | None = None, *, keeps: bool = False
@@ -136,7 +139,7 @@ class Elimination:
         self._exponent: int = begun._exponent if begun else 0
 
     def join(self, a: Part, b: Part) -> Part:
-        """Return two parts as one, with the edges between them closed and as many sites eliminated as can be."""
+        """Join two parts, close the edges between them, and eliminate as many sites as possible."""
         sites, matrix, free = assemble(*a, *b, self.bonds, self.closes, self._place)
         gone, high, low, exponent = eliminate(sites, matrix, free, self.threshold, *self._product)
         self._product, self._exponent = (high, low), self._exponent + exponent
@@ -147,7 +150,7 @@ class Elimination:
         return Part(sites[gone:], np.ascontiguousarray(matrix[:, gone:, gone:]), free - gone)
 
     def places(self, sites: Indices) -> Indices:
-        """Return the place of each site in a list of some, −1 for others; to be reset by the caller."""
+        """Return the position of each site in a list, −1 for other sites; the caller must reset the array."""
         self._place[sites] = np.arange(len(sites))
         return self._place
 
@@ -158,7 +161,7 @@ class Elimination:
             return None
         sites = np.concatenate(self._order) if self._order else np.zeros(0, dtype=np.int64)
         n = len(self._place)
-        if len(sites) < n:  # no pivot is left
+        if len(sites) < n:  # There was no pivot for the remaining sites, so the Pfaffian is zero.
             return Product(Fraction(0), 0)
         cycles, _ = connected_components(sp.csr_array((np.ones(n), (np.arange(n), sites)), shape=(n, n)))
         negative = ((n - cycles) + int(np.signbit(self.bonds).sum())) % 2
@@ -192,9 +195,9 @@ def faces_joined(
 def closed(
     begun: Elimination, part: Part, cuts: tuple[Indices, ...]
 ) -> list[tuple[tuple[Elimination, ...], Elimination]]:
-    """Close the edges of the cuts with either sign, one cut after the other.
+    """Close the edges of the cuts, one cut after the other, with either sign.
 
-    Returns for each choice of signs the eliminations that lead to the end, and the last of them.
+    Returns for each choice of signs the sequence of eliminations and the last of them.
     """
     nothing = Part(np.zeros(0, dtype=np.int64), np.zeros((len(part.matrix), 0, 0)), 0)
     keeps = begun.fronts is not None

@@ -1,7 +1,7 @@
 """Elimination of pairs of sites from antisymmetric matrices, in double precision and with twice the digits.
 
-A matrix has one layer, or two layers the sum of which is meant. Two doubles hold 106 bits; their arithmetic is that of
-Dekker (Numer. Math. 18, 224 (1971)), which relies on operations that are neither reordered nor fused.
+A matrix has one layer, or is the sum of two layers. Two doubles hold 106 bits. Their arithmetic is that of Dekker
+(Numer. Math. 18, 224 (1971)), which requires that operations are neither reordered nor fused.
 """
 
 import math
@@ -16,23 +16,23 @@ _SPLITTER = 134217729.0  # 2^27 + 1 splits a double into two halves.
 
 @kernel()
 def face_matrix(walls, layers):
-    """Return the matrix of the sites of one face: the products of their weights, + above the diagonal."""
+    """Return the matrix of the sites of one face: products of their weights, positive above the diagonal."""
     n = len(walls)
     matrix = np.zeros((layers, n, n))
     for i in range(n):
         for j in range(i + 1, n):
             high, low = _times(walls[i], walls[j])
             matrix[0, i, j], matrix[0, j, i] = high, -high
-            if layers == 2:  # the weights of pairs cancel only if they are products to the last digit
+            if layers == 2:  # Pairs cancel exactly only if the products are exact.
                 matrix[1, i, j], matrix[1, j, i] = low, -low
     return matrix
 
 
 @kernel()
 def assemble(sites_a, a, waiting_a, sites_b, b, waiting_b, bonds, closes, place):
-    """Return the sites of two parts, those to be eliminated first, their matrix, and how many those are.
+    """Join two parts: return all sites, starting with those to eliminate, their matrix, and the number to eliminate.
 
-    The bonds of edges that both ends of which are there, and that `closes` admits, are added.
+    The bonds of edges with both ends in these parts are added if `closes` is true for them.
     """
     layers, n_a, n_b = a.shape[0], len(sites_a), len(sites_b)
     n = n_a + n_b
@@ -75,10 +75,10 @@ def assemble(sites_a, a, waiting_a, sites_b, b, waiting_b, bonds, closes, place)
 
 @kernel()
 def eliminate(sites, m, free, threshold, high, low):
-    """Eliminate pairs of the first `free` sites in place while there are pivots; return how many sites are gone.
+    """Eliminate pairs of the first `free` sites in place while there are pivots; return the number of eliminated sites.
 
-    Also the product of high + low and the pivots: a sum of two doubles, NaN if a pivot is too small, and the exponent
-    of a power of two. Only what is right of the diagonal is kept up to date in rows that are not free.
+    Also returned is the product of high + low and the pivots, as a sum of two doubles (NaN if a pivot is too small) and
+    the exponent of a power of two. In rows that are not free, only entries right of the diagonal are updated.
     """
     n, layers = len(sites), m.shape[0]
     exponent = 0
@@ -87,7 +87,7 @@ def eliminate(sites, m, free, threshold, high, low):
         one, two = _pivot(m[0], gone, free, threshold)
         if one < 0:
             break
-        if two == gone:  # the first exchange would move it
+        if two == gone:  # The first exchange moves this site.
             two = one
         _exchange(sites, m, gone, one, free)
         _exchange(sites, m, gone + 1, two, free)
@@ -114,9 +114,9 @@ def eliminate(sites, m, free, threshold, high, low):
 
 @kernel()
 def add_inverse(rows, inverse):
-    """Complete the inverse of a matrix, of which the sites that are left after the elimination are there.
+    """Complete the inverse of a matrix whose part on the sites that were not eliminated is given.
 
-    `rows` are those of the eliminated sites, as `eliminate` leaves them.
+    `rows` are the rows of the eliminated sites after `eliminate`.
     """
     gone, n = rows.shape
     for i in range(gone - 2, -1, -2):
@@ -174,7 +174,7 @@ def _exchange(sites, m, i, j, free):
 
 @kernel()
 def _update(m, gone, free, pivot):
-    """m_kl ← m_kl − (u_k v_l − v_k u_l) / pivot for the rows u and v of the pair that goes."""
+    """Update m_kl ← m_kl − (u_k v_l − v_k u_l) / pivot, where u and v are the rows of the eliminated pair."""
     n = len(m)
     v = m[gone + 1]
     w = m[gone] / pivot
@@ -189,7 +189,7 @@ def _update(m, gone, free, pivot):
 
 @kernel()
 def _update_twice(m, gone, free, pivot, pivot_low):
-    """`_update` with every number the sum of two doubles."""
+    """Do the same as `_update`, where every number is the sum of two doubles."""
     n = m.shape[1]
     v, v_low = m[0, gone + 1], m[1, gone + 1]
     w, w_low = np.zeros(n), np.zeros(n)
@@ -227,7 +227,7 @@ def _update_twice(m, gone, free, pivot, pivot_low):
 
 @kernel()
 def _times(a, b):
-    """Return the product of two doubles as a sum of two, exactly."""
+    """Return the exact product of two doubles as a sum of two doubles."""
     p = a * b
     t = _SPLITTER * a
     a_left = t - (t - a)

@@ -1,22 +1,22 @@
 """Planar Ising grids without fields: the Kac–Ward determinant, and a sweep of boundary correlations.
 
-On a planar graph without fields Z is a Pfaffian, and two ways to compute it are here.
+On a planar graph without fields Z is a Pfaffian. This module computes it by two methods.
 
 *Kac–Ward* (Kac & Ward, Phys. Rev. 88, 1332 (1952); Lis, Ann. Inst. H. Poincaré D 3, 45 (2016) for a short
 proof): Z = 2^n Π cosh J_e · det(I − Λ)^{1/2}, with Λ acting on directed edges; one sparse LU.
 
 *Boundary correlations* (Groeneveld, Boel & Kasteleyn, Physica A 93, 138 (1978)): the spins on the outer face
 have Pfaffian correlations, so their two-point functions M_kl = ⟨s_k s_l⟩ determine all others. The grid is
-grown bond by bond and M is all there is to carry:
+built bond by bond, and only M is stored:
 
 * a spin hung below column j by a bond K:  Z ← Z·2cosh K,  M_jk ← M_jk tanh K;
 * a bond J between neighbours j and j+1, t = tanh J:  Z ← Z·cosh J·(1 + t M_{j,j+1}), and M follows from
   the four-point function M_kl M_{j,j+1} − M_kj M_{l,j+1} + M_{k,j+1} M_lj.
 
-Both lose digits when a frustrated bond makes 1 + tM tiny, that is in spin glasses below T ≈ |J|/3, where
-tanh J itself no longer holds enough of them. So every result is computed twice, by different arithmetic and
-with every tanh off by a rounding error in one of the two. Where they differ, the sweep is repeated in fixed
-point with more and more bits until its result no longer changes.
+Both methods lose digits if a frustrated bond makes 1 + tM tiny. This happens in spin glasses below T ≈ |J|/3,
+where tanh J has too few digits in double precision. Every result is therefore computed twice, by different
+arithmetic and with every tanh changed by a rounding error in one of the two. If the results differ, the sweep is
+repeated in fixed point with more and more bits until its result no longer changes.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from ..simd.cache import kernel
 
 Array = NDArray[np.float64]
 
-_AGREE = 1e-12  # relative difference that counts as agreement: far below the promised 1e-9, as chance may help
+_AGREE = 1e-12  # Largest relative difference of two results that agree; far below 1e-9, as agreement may be by chance.
 _BLOCK = 8
-_STEPS = ((0, 1), (-1, 0), (0, -1), (1, 0))  # east, north, west, south: a quarter turn from one to the next
+# East, north, west, south; consecutive directions differ by a quarter turn.
+_STEPS = ((0, 1), (-1, 0), (0, -1), (1, 0))
 
 
 def kac_ward_log_z(horizontal: Array, vertical: Array, *, max_bits: int = 2048) -> float:
     """Return ln Σ_s exp(Σ horizontal[r,c] s_rc s_r,c+1 + Σ vertical[r,c] s_rc s_r+1,c) on an open grid.
 
-    By the sparse determinant, checked by a sweep. Couplings may have any sign or be zero; the last column of
-    `horizontal` and the last row of `vertical` are not used. The result is good to 1e-9 relative or better.
-    A spin glass at low temperature needs more than double precision, up to `max_bits`: 64 x 64 with J = ±5
-    takes some 5 s and with J = ±20 some 15 s, growing as (rows·cols)², where otherwise it takes 0.3 s.
-    Beyond, `ValueError`.
+    The sparse determinant is checked by a sweep. Couplings may have any sign or be zero; the last column of
+    `horizontal` and the last row of `vertical` are not used. The relative error is below 1e-9. A spin glass at low
+    temperature needs more than double precision: 64 x 64 spins with J = ±5 take about 5 s and with J = ±20 about
+    15 s, growing as (rows·cols)², instead of 0.3 s. Raises a ValueError if `max_bits` are not enough.
     """
     return _twice(horizontal, vertical, _half_log_det, max_bits)
 
@@ -56,29 +56,29 @@ def kac_ward_log_z(horizontal: Array, vertical: Array, *, max_bits: int = 2048) 
 def boundary_log_z(horizontal: Array, vertical: Array, *, max_bits: int = 2048) -> float:
     """Return the same as `kac_ward_log_z` by two sweeps, one from the top and one from the bottom.
 
-    As fast up to some 256 x 256, with no more memory than the square of the shorter side, and without
-    linear algebra libraries, whose threads make small sparse factorisations crawl on a busy machine.
+    It is as fast up to about 256 x 256 spins and its memory is the square of the shorter side. It uses no linear
+    algebra library, whose threads slow down small sparse factorisations on a busy machine.
     """
     return _twice(horizontal, vertical, lambda t_h, t_v: _sweep(t_h[::-1], t_v[::-1], 1.0), max_bits)
 
 
 def _twice(horizontal: Array, vertical: Array, first: Callable[[Array, Array], float], max_bits: int) -> float:
-    """Compare `first` with a sweep, both in double precision; then sweep with more bits if need be."""
+    """Compare `first` with a sweep, both in double precision; sweep with more bits if they differ."""
     horizontal, vertical = np.asarray(horizontal, float), np.asarray(vertical, float)
     _check(horizontal, vertical)
-    if horizontal.shape[1] > horizontal.shape[0]:  # the sweep carries a row, which had better be short
+    if horizontal.shape[1] > horizontal.shape[0]:  # The sweep stores a row, so rows should be short.
         horizontal, vertical = vertical.T, horizontal.T
     h, v = horizontal[:, :-1], vertical[:-1]
-    # 2^n Π cosh J: everything but the determinant or the product of the (1 + tM)
+    # This is ln of 2^n Π cosh J, the factor besides the determinant or the product of the (1 + tM).
     trivial = math.fsum(_log_cosh(np.concatenate([h.ravel(), v.ravel()]))) + horizontal.size * math.log(2.0)
     if h.size == 0 or v.size == 0:
         return trivial
 
     t_h, t_v = np.tanh(h), np.tanh(v)
     value = trivial + first(t_h, t_v)
-    # One unit in the last place off every tanh, so that its rounding shows in the difference as well.
+    # Every tanh is changed in the last place, so that its rounding error contributes to the difference.
     check = trivial + _sweep(np.nextafter(t_h, 0.0), np.nextafter(t_v, 0.0), 1.0)
-    if abs(value - check) <= _AGREE * abs(check):  # false if either is not finite
+    if abs(value - check) <= _AGREE * abs(check):  # The comparison is false if a value is not finite.
         return value
 
     bits, previous = 96, math.nan
@@ -110,9 +110,9 @@ def _log_cosh(x: Array) -> Array:
 
 
 def _half_log_det(t_h: Array, t_v: Array) -> float:
-    """½ ln|det(I − Λ)|, Λ_{e,f} = tanh J_e · e^{iα/2} for f starting where e ends, α the turn from e to f.
+    """Return ½ ln|det(I − Λ)|, Λ_{e,f} = tanh J_e · e^{iα/2} if f starts where e ends, with the turn α from e to f.
 
-    Directed edges that would turn back (α = π) do not follow each other.
+    A directed edge is not followed by its reverse (α = π).
     """
     rows, cols = t_h.shape[0], t_v.shape[1]
     t = np.zeros((rows, cols, 4))
@@ -136,25 +136,26 @@ def _half_log_det(t_h: Array, t_v: Array) -> float:
     n = int(exists.sum())
     matrix = sp.identity(n, dtype=complex, format="csc") + sp.csc_matrix((values, (i, j)), shape=(n, n))
     try:
-        lu = interruptible(splu, matrix.tocsc(), "COLAMD")  # on a busy machine its threads may crawl
+        # It may be slow on a busy machine, so it can be interrupted.
+        lu = interruptible(splu, matrix.tocsc(), "COLAMD")
         pivots = np.abs(lu.U.diagonal())
-    except RuntimeError:  # exactly singular: all digits were lost
+    except RuntimeError:  # The matrix is exactly singular, so all digits are lost.
         return math.nan
     with np.errstate(divide="ignore"):
         return 0.5 * float(np.log(pivots).sum())
 
 
 def _sweep(t_h: Any, t_v: Any, one: Any, bits: int = 0) -> float:
-    """Σ ln(1 + t M) over the horizontal bonds, row by row; NaN once a factor is not positive.
+    """Return Σ ln(1 + t M) over the horizontal bonds, row by row, or NaN if a factor is not positive.
 
-    Either in floats, `one` being 1, or in fixed point: integers, in units of 1/`one` = 2^-`bits`.
+    Numbers are either floats (`one` is 1) or fixed-point integers in units of 1/`one` = 2^-`bits`.
     """
 
     def rescale(product: Any) -> Any:
         return product >> bits if bits else product
 
     width = t_v.shape[1]
-    m = np.zeros((width, width), dtype=t_h.dtype)  # upper triangle of the antisymmetric matrix
+    m = np.zeros((width, width), dtype=t_h.dtype)  # Only the upper triangle of the antisymmetric matrix is used.
     logs = []
     for row, bonds in enumerate(t_h):
         if row:
@@ -171,7 +172,7 @@ def _sweep(t_h: Any, t_v: Any, one: Any, bits: int = 0) -> float:
             if not bits:
                 _rank_two(m, scaled, b)
             else:
-                for start in range(0, width, _BLOCK):  # no more than the upper triangle, and some
+                for start in range(0, width, _BLOCK):  # Blocks cover the upper triangle and little more.
                     rows = slice(start, start + _BLOCK)
                     m[rows, start:] += (b[rows, None] * scaled[start:] - scaled[rows, None] * b[start:]) >> bits
             new_a, new_b = rescale((a + rescale(t * b)) * inverse), rescale((b + rescale(t * a)) * inverse)

@@ -1,8 +1,8 @@
 """Independent exact samples of the visible side from P(v), where the model is small, sparse or Gaussian.
 
-Each way prepares a sampler: a function from uniforms, one row per chain, to rows of visible features. What
-it prepares, and which way is taken, depends on the model alone, so a row depends on the model, the seed and
-the number of its chain only.
+Each method prepares a sampler, a function from uniforms, one row per chain, to rows of visible features. The choice of
+the method and its preparation depend on the model alone. A row therefore depends only on the model, the seed and the
+number of its chain.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ from .ways import ENTRIES_PER_SECOND, FEATURES_PER_SECOND, SOON, log2_seconds
 
 Sampler = Callable[[Array], Array]
 
-_MOST_STATES = 24.0  # binary logarithm: 128 MiB of cumulative probabilities
-_MOST_ENTRIES = 26.0  # binary logarithm, of all tables of conditional laws: 512 MiB
-_MOST_GAUSSIANS = 4096  # on the smaller side: 128 MiB for its covariance
+_MOST_STATES = 24.0  # log2 of the most states: 128 MiB of cumulative probabilities.
+_MOST_ENTRIES = 26.0  # log2 of the most entries of all conditional tables: 512 MiB.
+_MOST_GAUSSIANS = 4096  # Most Gaussian variables on the smaller side: 128 MiB for the covariance.
 _UNIFORMS_AT_ONCE = 1 << 22
-_TYPICAL_CHAINS = 1000  # the choice between the ways must not depend on how many are asked for at a time
+# Number of chains assumed in the choice of a method, which must not depend on the number requested.
+_TYPICAL_CHAINS = 1000
 
 
 class SampleMethod(NamedTuple):
-    """One way to sample a model: what it costs, and how to prepare it."""
+    """A method to sample a model: its cost and its preparation."""
 
-    seconds: float  # once
-    per_chain: float  # seconds, too
-    uniforms: int  # per chain
-    prepare: Callable[[], Sampler | None]  # None where floating point will not do
+    seconds: float  # Seconds of the preparation.
+    per_chain: float  # Seconds per chain.
+    uniforms: int  # Number of uniforms per chain.
+    prepare: Callable[[], Sampler | None]  # The result is None if floating point is not accurate enough.
 
     def cost(self, chains: int) -> float:
-        """Return about how many seconds it takes."""
+        """Return the approximate time in seconds."""
         return self.seconds + chains * self.per_chain
 
 
@@ -53,13 +54,13 @@ def sample_visible(
 ) -> tuple[Array, str] | None:
     """Draw the visible side from P(v) exactly and independently, one row of features per chain.
 
-    The name of the way comes with it: ``"enumeration"`` of the states of a side, ``"elimination"`` on a sparse
-    graph, or ``"gaussian"`` where both sides are. None if none of them would finish within `max_seconds`.
+    Also returns the name of the method: ``"enumeration"`` of the states of a side, ``"elimination"`` on a sparse graph,
+    or ``"gaussian"`` if both sides are Gaussian. The result is None if no method would finish within `max_seconds`.
     """
     found: list[tuple[str, SampleMethod]] = []
     for name, way_of in WAYS.items():
         if name == "elimination" and any(way.cost(_TYPICAL_CHAINS) < SOON for _, way in found):
-            continue  # finding an order is work in itself
+            continue  # Finding an order takes time, so this method is skipped.
         way = way_of(model)
         if way is not None:
             found.append((name, way))
@@ -73,7 +74,7 @@ def sample_visible(
 
 
 def draw(model: MRF, way: SampleMethod, seed: int, chains: NDArray[np.uint64]) -> Array | None:
-    """Sample one way, a bounded number of chains at a time."""
+    """Sample by one method, a bounded number of chains at a time."""
     sample = way.prepare()
     if sample is None:
         return None
@@ -86,9 +87,9 @@ def draw(model: MRF, way: SampleMethod, seed: int, chains: NDArray[np.uint64]) -
 
 
 def _enumeration(model: MRF) -> SampleMethod | None:
-    """Invert the cumulative probabilities of all states of one side; draw the other one given it.
+    """Draw one side from the cumulative probabilities of all its states, then the other side given the first.
 
-    On a graph that is not bipartite it is the visible side.
+    On a graph that is not bipartite the first side is the visible one.
     """
     natural = model.natural
     visible, hidden = (
@@ -98,7 +99,7 @@ def _enumeration(model: MRF) -> SampleMethod | None:
             (natural.hidden_units, model.n_hidden, natural.visible_bias),
         )
     )
-    if not model.is_bipartite:  # only the hidden side can be summed out
+    if not model.is_bipartite:  # Only the hidden side can be summed out.
         visible, hidden = visible + math.log2(1 + len(natural.visible_bias) / (len(natural.hidden_bias) + 8)), math.inf
     swap = hidden < visible
     side = model.transposed() if swap else model
@@ -113,20 +114,23 @@ def _enumeration(model: MRF) -> SampleMethod | None:
 
 
 def _state_sampler(side: MRF, whole: Natural | None) -> Sampler | None:
-    """Sample the visible side of `side`, and if it is the hidden one of `whole`, that one's visible side."""
+    """Return a sampler of the visible side of `side`.
+
+    With `whole`, that is the hidden side of `whole`, and the visible side of `whole` is drawn given it.
+    """
     states = Side.of(side.visible_units, len(side.visible_bias))
     assert states is not None
-    with np.errstate(over="ignore", invalid="ignore"):  # found out below
+    with np.errstate(over="ignore", invalid="ignore"):  # An overflow is detected below.
         log_p = np.concatenate(list(log_marginals(side)))
         top = log_p.max()
     if not math.isfinite(top):
         return None
     log_p -= top
     below = np.cumsum(np.exp(log_p, out=log_p), out=log_p)
-    last = np.nextafter(below[-1], 0.0)  # so that the state found always has a probability
+    last = np.nextafter(below[-1], 0.0)  # The upper limit ensures that the state has a positive probability.
 
     def sample(u: Array) -> Array:
-        # a uniform has 32 bits, too few for this many states: the second one brings the digits below
+        # A uniform has 32 bits, too few for this many states; the second one gives the lower digits.
         fine = u[:, 0] + (u[:, 1] - 0.5) * 2.0**-32
         x = states.numbered(np.searchsorted(below, np.minimum(fine * below[-1], last), side="right"))
         return x if whole is None else _complete(whole, x, u[:, 2:])
@@ -158,7 +162,7 @@ def _elimination(model: MRF) -> SampleMethod | None:
 def _backward_sampler(parts: Factors, order: list[int], side: Side) -> Sampler:
     laws: list[Conditional] = []
     eliminate_log_z(*parts, order, laws)
-    # hidden variables on which no visible one depends are not drawn
+    # Hidden variables on which no visible one depends are not drawn.
     wanted = set(range(len(side.cards)))
     for law in laws:
         if law.variable in wanted:
@@ -169,7 +173,7 @@ def _backward_sampler(parts: Factors, order: list[int], side: Side) -> Sampler:
         by_variable = np.ascontiguousarray(u.T)
         states = np.zeros(by_variable.shape, dtype=np.int64)
         for v, given, below in laws:
-            column = np.zeros(1, dtype=np.int64)  # the same one for all chains if nothing is given
+            column = np.zeros(1, dtype=np.int64)  # All chains use the same column if no variable is given.
             for other in given:
                 column = column * parts.cards[other] + states[other]
             for row in below:
@@ -180,9 +184,9 @@ def _backward_sampler(parts: Factors, order: list[int], side: Side) -> Sampler:
 
 
 def _gaussian(model: MRF) -> SampleMethod | None:
-    """Draw the smaller side of a Gaussian model from its marginal law, and the other one given it.
+    """Draw the smaller side of a Gaussian model from its marginal distribution, then the other side given it.
 
-    On a graph that is not bipartite the visible side is drawn at once.
+    On a graph that is not bipartite the visible side is drawn directly.
     """
     natural = model.natural
     v, h = natural.visible_units, natural.hidden_units
@@ -205,10 +209,13 @@ def _gaussian(model: MRF) -> SampleMethod | None:
 
 
 def _normal_sampler(law: tuple[Any, Array, Array, Array, Array, Any], whole: Natural | None) -> Sampler | None:
-    """Sample the second side of `law`, and if it is the hidden one of `whole`, that one's visible side."""
+    """Return a sampler of the second side of `law`.
+
+    With `whole`, that is the hidden side of `whole`, and the visible side of `whole` is drawn given it.
+    """
     try:
         matrix, mean = gaussian_marginal(*law)
-    except ValueError:  # too nearly singular
+    except ValueError:  # The matrix is too close to singular.
         return None
     n = len(mean)
     one = Gaussian((1.0,) * n)
@@ -226,15 +233,15 @@ def _complete(whole: Natural, hidden: Array, u: Array) -> Array:
 
 
 def _seconds_to_complete(natural: Natural) -> float:
-    """Return about how long `_complete` takes for one chain."""
+    """Return the approximate time of `_complete` for one chain, in seconds."""
     return 1e-9 * natural.weights.size + 1e-7 * len(natural.visible_bias)
 
 
 def _product(matrix: Any, rows: Array) -> Array:
     """Multiply the matrix with each row.
 
-    A sparse product adds up each number by itself, in the order of the columns. BLAS may add in another order
-    for another number of rows, and the last bits of a sample would depend on the chains drawn beside it.
+    A sparse product sums each entry separately, in the order of the columns. BLAS may change the order with the number
+    of rows, and the last bits of a sample would then depend on the other chains.
     """
     return np.ascontiguousarray((sp.csr_array(matrix) @ rows.T).T)
 

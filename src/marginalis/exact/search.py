@@ -1,4 +1,4 @@
-"""A search for orders of elimination: greedy, many times over, with a little noise.
+"""A search for orders of elimination by many greedy runs with a little noise.
 
 The best of many cheap randomised runs beats any single greedy order by several powers of two on irregular networks
 (Kask, Gelfand, Otten & Dechter, AAAI 2011).
@@ -14,10 +14,10 @@ import numpy as np
 
 from ..simd.cache import kernel
 
-_CRITERIA = 4  # Ways to score a variable; the runs take them in turn.
-_NOISE = (0.05, 0.2, 0.5)  # Relative noise of the scores; the runs take them in turn after one round without noise.
-_LARGEST = 4096  # Variables of a graph that is searched: a run takes time in proportion to their square.
-_NEVER = 1e9  # The binary logarithm of the cost of an order that was given up.
+_CRITERIA = 4  # Number of ways to score a variable; the runs use them in turn.
+_NOISE = (0.05, 0.2, 0.5)  # Relative noise of the scores; the runs use these in turn after one round without noise.
+_LARGEST = 4096  # Most variables of a graph that is searched; the time of a run grows with their square.
+_NEVER = 1e9  # log2 of the cost that stands for an abandoned order.
 
 
 def search_order(
@@ -29,7 +29,7 @@ def search_order(
     below: float,
     seed: int = 1,
 ) -> tuple[list[int], float] | None:
-    """Return the cheapest order found in a time, and log2 of the entries of all its tables; None if none is `below`."""
+    """Return the cheapest order found in time and log2 of all its entries, or None if none is `below` this limit."""
     if n > _LARGEST or n == 0:
         return None
     links = np.zeros((n, (n + 63) // 64), dtype=np.uint64)
@@ -70,7 +70,7 @@ def _count(x):
 
 @kernel()
 def _members(row, out):
-    """Write the numbers of the bits that are set; return how many there are."""
+    """Write the indices of the set bits of a row; return their number."""
     found = 0
     for word in range(row.shape[0]):
         x = row[word]
@@ -84,7 +84,7 @@ def _members(row, out):
 
 @kernel()
 def _greedy(links0, logs, criterion, noise, state, below, order):
-    """Write a greedy order; return log2 of the entries of its tables, or a huge number if it is not `below`."""
+    """Write a greedy order; return log2 of the entries of its tables, or `_NEVER` if that is not `below` the limit."""
     n = links0.shape[0]
     words = links0.shape[1]
     links = links0.copy()
@@ -107,7 +107,7 @@ def _greedy(links0, logs, criterion, noise, state, below, order):
                 stale[v] = False
                 degree = _members(links[v], near)
                 entries = logs[v]
-                missing = -degree  # every neighbour lacks itself
+                missing = -degree  # No neighbour is linked to itself.
                 for a in range(degree):
                     u = near[a]
                     entries += logs[u]

@@ -1,7 +1,7 @@
-"""What the exact methods need to know about a model: its lattice, its layers, its factors.
+"""The structure of a model that the exact methods use: its lattice, its layers and its factors.
 
-A layout may come from a stranger's file, so each function checks it against the couplings and answers
-None where it does not hold.
+The layout of a model may come from an untrusted file. Each function therefore checks the layout against the couplings
+and returns None if they do not match.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from ..models.model import MRF
 from ..models.units import Array
 from .ordering import elimination_order
 
-_MOST_NEIGHBOURS = {True: 16, False: 32}  # on average, on a bipartite graph that may be eliminated, and on another
-_SMALL = 64  # variables that may be coupled to any number of others
-_LARGE, _SMALL_PART = 20_000, 1000  # variables of a model, and of a connected part of it
+# Largest mean number of neighbours for elimination, by whether the graph is bipartite.
+_MOST_NEIGHBOURS = {True: 16, False: 32}
+_SMALL = 64  # Up to this many variables, the number of neighbours on a graph that is not bipartite is not limited.
+# Most variables of a graph with many cycles, and of a connected part if there are more.
+_LARGE, _SMALL_PART = 20_000, 1000
 
 
 class GridArrays(NamedTuple):
-    """A two-dimensional Ising lattice: natural fields and couplings on the sites, as in `ising_grid`.
+    """A two-dimensional Ising lattice: fields and couplings on the sites, in natural parameters, as in `ising_grid`.
 
-    `diagonal` is that of a triangular lattice, or None if all its bonds are zero.
+    `diagonal` holds the diagonal couplings of a triangular lattice, or is None if all of them are zero.
     """
 
     field: Array
@@ -38,7 +40,7 @@ class GridArrays(NamedTuple):
 
 
 def grid_arrays(model: MRF) -> GridArrays | None:
-    """Return the arrays of a two-dimensional lattice of two-state units, if the model is one."""
+    """Return the arrays of a two-dimensional lattice of two-state units, or None if the model is none."""
     form, layout = model.spin_form, model.layout
     if form is None or not isinstance(layout, Grid) or len(layout.shape) != 2:
         return None
@@ -54,7 +56,7 @@ def grid_arrays(model: MRF) -> GridArrays | None:
 
 
 def placed_on_grid(layout: Grid, a: Indices, b: Indices, data: Array) -> tuple[Array, Array, Array] | None:
-    """Return couplings between sites a and b as arrays along, down and across a lattice; None if one is not on it."""
+    """Return couplings of sites a and b as arrays along rows, columns and diagonals, or None if one does not fit."""
     rows, columns = layout.shape
     (ra, ca), (rb, cb) = np.divmod(a, columns), np.divmod(b, columns)
     horizontal, vertical, diagonal = (np.zeros(layout.shape) for _ in range(3))
@@ -81,7 +83,7 @@ def spin_fields(model: MRF, form: Natural | SignedForm) -> Array:
 
 
 def spin_bonds(model: MRF, form: Natural | SignedForm) -> tuple[Indices, Indices, Array]:
-    """Return the two ends of each coupling of one-feature variables, as the caller numbers them, and its value."""
+    """Return the two ends, in the caller's numbering, and the value of each coupling of one-feature variables."""
     w = sp.coo_array(form.weights)
     a, b, data = model.split.visible[w.coords[0]], model.split.hidden[w.coords[1]], w.data
     if form.lateral is None:
@@ -92,7 +94,7 @@ def spin_bonds(model: MRF, form: Natural | SignedForm) -> tuple[Indices, Indices
 
 
 def layer_arrays(model: MRF, form: Natural | SignedForm | None = None) -> tuple[list[Array], list[Array]] | None:
-    """Return the weights and biases of the layers, in spins or as another `form` has them, if the model has layers."""
+    """Return the weights and biases of the layers, in spins or in another `form`, or None if there are no layers."""
     form, layout = form or model.spin_form, model.layout
     if form is None or not isinstance(layout, Layers) or sum(layout.sizes) != model.n_variables:
         return None
@@ -163,13 +165,13 @@ def _pair_tables(couplings: Any, v: Side, h: Side) -> Iterator[tuple[int, int, A
 
 
 def ordered_factors(model: MRF, *, stop_above: float = 40.0) -> tuple[Factors, list[int], float] | None:
-    """Return the factors of a model, and what `elimination_order` finds for them.
+    """Return the factors of a model with the order and width found by `elimination_order`.
 
-    None where a side is not discrete, and where there is no point in looking for an order.
+    The result is None if a side is not discrete or if a search for an order is not worthwhile.
     """
-    # A dense graph has no order worth looking for: the smaller side of a bipartite one is as good, and any other
-    # one must be small. On a large one with many cycles, unless it is in small parts, the search itself would take
-    # long, and in vain.
+    # On a dense graph a search for an order is not worthwhile: enumerating the smaller side of a bipartite graph is as
+    # cheap, and other dense graphs must be small. On a large graph with many cycles, unless it consists of small parts,
+    # the search would take long and find nothing.
     n, edges = model.n_variables, model.n_edges
     dense = edges > _MOST_NEIGHBOURS[model.is_bipartite] / 2 * n and (model.is_bipartite or n > _SMALL)
     if dense or (n > _LARGE and edges - n > 0.1 * n and _largest_part(model) > _SMALL_PART):
@@ -188,10 +190,10 @@ def _largest_part(model: MRF) -> int:
 class Side(NamedTuple):
     """The states of the variables of a discrete side, and their features."""
 
-    owners: Any  # the variable of each feature
-    starts: Any  # the first feature of each variable
-    cards: list[int]  # the number of states of each variable
-    values: Array | None  # of the one feature in each state, or None for one-hot features
+    owners: Any  # The variable of each feature.
+    starts: Any  # The first feature of each variable.
+    cards: list[int]  # The number of states of each variable.
+    values: Array | None  # The value of the single feature in each state, or None for one-hot features.
 
     @classmethod
     def of(cls, units: Any, features: int) -> Side | None:
@@ -206,7 +208,7 @@ class Side(NamedTuple):
         return cls(owners, starts, counts.tolist(), None)
 
     def features(self, states: Indices) -> Array:
-        """Rows of features from rows of states, one per variable."""
+        """Return rows of features for rows of states, one state per variable."""
         if self.values is not None:
             return self.values[states, 0]
         one_hot = np.zeros((len(states), int(self.starts[-1])))
@@ -214,15 +216,15 @@ class Side(NamedTuple):
         return one_hot
 
     def numbered(self, states: Indices) -> Array:
-        """Rows of features of the states with these numbers; the last variable changes fastest."""
-        digits = np.unravel_index(states, (1, *self.cards))  # one state of nothing, for a side without variables
+        """Return rows of features of the states with these numbers; the last variable changes fastest."""
+        digits = np.unravel_index(states, (1, *self.cards))  # The leading 1 gives a side without variables one state.
         return self.features(np.stack(digits, axis=1)[:, 1:])
 
     def by_state(self, by_feature: Array) -> Array:
-        """Rows by state from rows by feature of one variable."""
+        """Convert rows indexed by feature of one variable to rows indexed by state."""
         return by_feature if self.values is None else self.values @ by_feature
 
     def unary(self, bias: Array) -> list[Array]:
-        """The function of each variable alone that its biases make."""
+        """Return the function of each variable given by its biases."""
         ends = zip(self.starts[:-1], self.starts[1:], strict=True)
         return [self.by_state(bias[a:b]) for a, b in ends]

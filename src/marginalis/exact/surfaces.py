@@ -1,4 +1,4 @@
-"""Which models are Ising models on a sphere or a torus: lattices, and planar graphs with fields along one face."""
+"""Recognition of Ising models on a sphere or a torus: lattices, and planar graphs with fields along one face."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .embedding import Drawing, grid_drawing, planar_drawing
 from .pfaffian import pfaffian_log_z, pfaffian_seconds
 from .structure import placed_on_grid, spin_bonds, spin_fields
 
-_MOST_SITES = 1 << 18  # of a lattice
-_DIFFERENCES = 4  # of the numbers of neighbours on a square lattice: along and down, and both of them round it
-_STRONGEST = 80.0  # coupling; products of a few walls of stronger ones are too small for doubles
-_SHORTEST = 5  # side of a torus that is recognised without its numbering; on shorter ones squares are not all faces
+_MOST_SITES = 1 << 18  # Most sites of a lattice.
+_DIFFERENCES = 4  # Number of different index distances of neighbours: along and down, each also around the lattice.
+_STRONGEST = 80.0  # Strongest coupling; with stronger ones, products of a few walls are too small for doubles.
+_SHORTEST = 5  # Shortest side of a torus recognised in any numbering; on shorter ones not all squares are faces.
 
 _cached_grid = lru_cache(maxsize=4)(grid_drawing)
 
@@ -31,14 +31,14 @@ def _cached_planar(n: int, edges: bytes) -> Drawing | None:
 
 
 class Surface(NamedTuple):
-    """An Ising model without fields on a sphere or a torus, the ln Z of which exceeds that of the model by `extra`."""
+    """An Ising model without fields on a sphere or a torus; its ln Z is that of the model plus `extra`."""
 
     name: str
     seconds: float
     couplings: Array
-    grid: Grid | None  # drawn only when it is summed
+    grid: Grid | None  # A lattice is drawn only when it is summed.
     drawing: Drawing | None
-    site: Indices | None = None  # of each variable on the lattice, if the variables are numbered in another way
+    site: Indices | None = None  # The site of each variable, if variables are not numbered like sites.
     extra: float = 0.0
 
     def log_z(self) -> float:
@@ -64,9 +64,9 @@ class Surface(NamedTuple):
 
 
 def lattice_of(model: MRF) -> Surface | None:
-    """Return the lattice without fields that a model of two-state units amounts to, if it does.
+    """Return the lattice without fields that a model of two-state units is equivalent to, or None.
 
-    A square lattice needs no layout if its sites are numbered row by row, or if it is a torus and no bond is missing.
+    A square lattice needs no layout if its sites are numbered row by row, or if it is a torus with all bonds.
     """
     form, n = model.spin_form, model.n_variables
     if form is None or not is_sparse_enough(model) or spin_fields(model, form).any():
@@ -80,9 +80,10 @@ def lattice_of(model: MRF) -> Surface | None:
 
 
 def planar_of(model: MRF) -> Surface | None:
-    """Return the planar graph that a model of two-state units amounts to, if it does.
+    """Return the planar graph that a model of two-state units is equivalent to, or None.
 
-    A field is a coupling to one more spin. The graph stays planar with it if all fields are along one face.
+    A field is a coupling to one additional spin. The graph stays planar with this spin if all fields are along one
+    face.
     """
     form, n = model.spin_form, model.n_variables
     if form is None or not is_sparse_enough(model):
@@ -124,7 +125,7 @@ def _lattice(grid: Grid, arrays: tuple[Array, Array, Array], site: Indices) -> S
     horizontal, vertical, diagonal = arrays
     triangular = bool(diagonal.any())
     wraps = [wrap and side > 1 for wrap, side in zip(grid.periodic, grid.shape, strict=True)]
-    if not triangular:  # two parallel bonds are one, which does not lead round the lattice
+    if not triangular:  # Two parallel bonds act as one, which does not wind around the lattice.
         if wraps[0] and grid.shape[0] == 2:
             vertical, wraps[0] = vertical.sum(axis=0, keepdims=True).repeat(2, axis=0), False
         if wraps[1] and grid.shape[1] == 2:
@@ -143,7 +144,7 @@ def _lattice(grid: Grid, arrays: tuple[Array, Array, Array], site: Indices) -> S
 
 
 def _lattices(layout: object, n: int, a: Indices, b: Indices) -> list[tuple[Grid, Indices]]:
-    """Return lattices that a graph may be, and the site of each of its variables there."""
+    """Return candidate lattices for a graph, each with the site of every variable."""
     rowwise = np.arange(n)
     if isinstance(layout, Grid):
         fits = len(layout.shape) == len(layout.periodic) == 2 and math.prod(layout.shape) == n
@@ -165,10 +166,10 @@ def _columns(n: int, a: Indices, b: Indices) -> list[int]:
 
 
 def _torus(n: int, a: Indices, b: Indices) -> tuple[Grid, Indices] | None:
-    """Return the torus that a graph is, whatever its numbering, with all bonds there and no side below five.
+    """Return the torus that a graph in any numbering is, or None; all bonds must exist and no side be below five.
 
-    Of the neighbours of a site two have another common neighbour, the fourth corner of a square, unless they are
-    opposite. So one can walk straight ahead: first round the torus, then along the side of that walk.
+    Two neighbours of a site have another common neighbour, the fourth corner of a square, unless they are opposite.
+    This allows a straight walk: first around the torus, then along the side of that walk.
     """
     degree = np.bincount(np.concatenate([a, b]), minlength=n)
     if len(a) != 2 * n or n < _SHORTEST**2 or (degree != 4).any():

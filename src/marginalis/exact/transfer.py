@@ -1,17 +1,17 @@
 """Site-by-site transfer for two-dimensional Ising grids with any couplings and fields.
 
-The transfer matrix of Kramers & Wannier (Phys. Rev. 60, 252 (1941)) taken apart into single sites (Binder,
-Physica 62, 508 (1972); Morgenstern & Binder, Phys. Rev. B 22, 288 (1980)): a vector over the 2^L states of
-the newest L sites, in which one spin after the other is replaced by the one below it,
+The transfer matrix of Kramers & Wannier (Phys. Rev. 60, 252 (1941)) is factored into single sites (Binder,
+Physica 62, 508 (1972); Morgenstern & Binder, Phys. Rev. B 22, 288 (1980)). A vector over the 2^L states of the newest L
+sites is updated by replacing one spin after the other by the one below it,
 
     v'(…, s', …) = e^{h s' + J s' s_left} Σ_s e^{K s s'} v(…, s, …),
 
-at 2^L operations per site rather than 4^L per row. Bonds across a periodic row join sites that are in the
-vector anyway. Where the rows themselves wrap around, Z is a trace: the first row is fixed to each of its
-2^L states in turn, and each is carried round the torus by the same sweep.
+with 2^L operations per site instead of 4^L per row. The bond that closes a periodic row joins sites that are both in
+the vector. If the rows themselves wrap around, Z is a trace: the first row is fixed to each of its 2^L states in turn,
+and the same sweep is done for each.
 
-On a triangular lattice the columns are taken from the last to the first, so that the site up the diagonal is still
-in the vector; only the one that wraps around is not, and a periodic row keeps it in one bit more.
+On a triangular lattice the columns are processed from the last to the first, so that the site up the diagonal is still
+in the vector. The exception is the diagonal that wraps around; a periodic row keeps its site in one additional bit.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from ..simd.cache import kernel
 
 Array = NDArray[np.float64]
 
-# Bound on ln of the ratio by which the unseen part of the grid can favour one state of the vector over
-# another. Below it no state that underflows (e^-708) can have mattered, even 2^30 of them together.
+# Bound on ln of the ratio by which the rest of the grid can favour one state of the vector over another. Below this
+# bound, states that underflow (e^-708) are negligible, even 2^30 of them together.
 _SAFE_RANGE = 600.0
-_LONG = 16  # sites of a row whose sweep takes long enough to think of interrupts
+_LONG = 16  # Rows with more sites than this are swept in an interruptible way.
 _ENTRIES_PER_JOB = 1 << 22
-_NEVER = -1e300  # ln 0, without the infinities that would give NaN in differences
+_NEVER = -1e300  # ln 0 as a finite number, because differences of infinities are NaN.
 
 
 def transfer_cost(shape: tuple[int, int], periodic: tuple[bool, bool], triangular: bool = False) -> tuple[float, float]:
@@ -54,12 +54,12 @@ def transfer_log_z(
 ) -> float:
     """Return ln Σ_s exp(Σ h_rc s_rc + Σ J_rc s_rc s_r,c+1 + Σ K_rc s_rc s_r+1,c + Σ D_rc s_rc s_r+1,c+1).
 
-    It is exact to rounding.
+    The result is exact up to rounding.
 
     Parameters
     ----------
     field, horizontal, vertical
-        h, J and K, all of the grid's shape. The last column of `horizontal` holds the bonds to the first
+        h, J and K, all with the shape of the grid. The last column of `horizontal` holds the bonds to the first
         column, the last row of `vertical` those to the first row.
     periodic
         Whether the rows wrap around (last row to first) and whether the columns do. Otherwise the wrap
@@ -67,9 +67,9 @@ def transfer_log_z(
     diagonal
         D, of the same shape, or None on a square lattice.
     threads
-        For grids that need the trace; the result does not depend on it.
+        Threads for grids that need the trace; the result does not depend on their number.
     tick
-        Is told the fraction done.
+        A callback that receives the fraction done.
     """
     field, horizontal, vertical = (np.array(x, dtype=float) for x in (field, horizontal, vertical))
     slant = np.zeros(field.shape) if diagonal is None else np.array(diagonal, dtype=float)
@@ -94,7 +94,7 @@ def transfer_log_z(
     transpose, length, width, closed, kept = _direction(field.shape, periodic, triangular)
     if transpose:
         field, horizontal, vertical, slant = field.T, vertical.T, horizontal.T, slant.T
-    if triangular:  # from the last column to the first: column c is bit width − 1 − c
+    if triangular:  # Columns go from the last to the first, so column c is bit width − 1 − c.
         field, vertical = field[:, ::-1], vertical[:, ::-1]
         horizontal, slant = (np.roll(x[:, ::-1], -1, axis=1) for x in (horizontal, slant))
     down, across, offset = _log_factors(field, horizontal, vertical, slant, closed, triangular)
@@ -107,7 +107,7 @@ def transfer_log_z(
     way = in_logs, triangular, kept
 
     if not closed:
-        # As if there were a row of unconnected spins above, of total weight one.
+        # The start corresponds to a row of unconnected spins above, with total weight one.
         vector = np.full(1 << (width + kept), -width * math.log(2.0) if in_logs else 0.5**width)
         scale = 0.0
         for row in range(length):
@@ -116,7 +116,7 @@ def transfer_log_z(
             tick((row + 1) / length)
         return offset + scale + _log_sum(vector[: 1 << width], in_logs)
 
-    # Without fields every state weighs as much as its mirror image, so half of the first rows will do.
+    # Without fields every state has the weight of its mirror image, so half of the first rows is enough.
     states = 1 << (width if field.any() else width - 1)
     results = np.empty(states)
 
@@ -136,9 +136,9 @@ def transfer_log_z(
 def _direction(
     shape: tuple[int, ...], periodic: tuple[bool, bool], triangular: bool
 ) -> tuple[bool, int, int, bool, bool]:
-    """Return (transpose, length, width, whether the length wraps around, whether to keep a bit more).
+    """Return (transpose, length, width, whether the length wraps around, whether to keep an additional bit).
 
-    It is the cheaper one of the two directions.
+    The direction is the cheaper one of the two.
     """
     rows, cols = shape
     wraps, turns = bool(periodic[0]), bool(periodic[1])
@@ -150,11 +150,11 @@ def _direction(
 def _log_factors(
     field: Array, horizontal: Array, vertical: Array, slant: Array, closed: bool, triangular: bool
 ) -> tuple[Array, Array, float]:
-    """ln of the factors that each site brings, largest 0, and the constant thereby taken out.
+    """Return ln of the factors of each site, shifted to a maximum of 0, and the sum of the shifts.
 
-    down[r, c, s s'] for the bond from above, across[r, c, first, left, right, new] for the field and the bonds to
-    the left neighbour, in the last column to the first, and to the spin above the right neighbour. A closed grid has
-    one more row, which is the first again: its bonds from above only.
+    down[r, c, s s'] is for the bond from above. across[r, c, first, left, right, new] is for the field and the bonds to
+    the left neighbour, to the first column (in the last column), and to the spin above the right neighbour. A closed
+    grid has one additional row, which is the first row again with its bonds from above only.
     """
     spin = np.array([-1.0, 1.0])
     above, beyond = np.roll(vertical, 1, axis=0), np.roll(slant, 1, axis=0)
@@ -195,18 +195,18 @@ _compiled = kernel(fastmath={"nnan", "nsz", "reassoc", "contract"})
 def _site(vector, col, wraps, triangular, down, across, gain):
     """Replace the spin of one column, in place; return the largest entry.
 
-    Column c is bit c of the vector's index; the factors are constant along runs of the lower bits, whose
-    top one is the left neighbour and whose bottom one the first column, so the inner loop can use SIMD.
+    Column c is bit c of the index of the vector. Of the lower bits the factors depend only on the highest (the left
+    neighbour) and the lowest (the first column), so the inner loop can use SIMD.
     """
     stride = 1 << col
     half = max(1, stride >> 1)
     step = 2 if wraps and half > 1 else 1
-    rights = 2 if triangular and 2 * stride < len(vector) else 1  # states of the bit above
+    rights = 2 if triangular and 2 * stride < len(vector) else 1  # Number of states of the next higher bit.
     top = 0.0
     for right in range(rights):
         for left in range(min(2, stride)):
             for parity in range(step):
-                first = parity if half > 1 else left  # with two columns they are the same bit
+                first = parity if half > 1 else left  # With two columns both are the same bit.
                 minus, plus = gain * across[first, left, right, 0], gain * across[first, left, right, 1]
                 mm, pm, mp, pp = minus * down[1], minus * down[0], plus * down[0], plus * down[1]
                 start = left * half + parity
@@ -221,7 +221,7 @@ def _site(vector, col, wraps, triangular, down, across, gain):
 
 @_compiled
 def _site_in_logs(vector, col, wraps, triangular, down, across, gain):
-    """`_site` for vector, factors and gain that are given as logarithms."""
+    """Do the same as `_site` for vector, factors and gain given as logarithms."""
     stride = 1 << col
     top = -np.inf
     for i in range(len(vector)):
@@ -262,10 +262,10 @@ def _drop_first(vector, in_logs):
 
 @_compiled
 def _sweep(vector, down, across, in_logs, triangular, kept):
-    """Take the vector through the rows of factors, keeping its largest entry about 1; return ln of the scale."""
+    """Apply the rows of factors to the vector, keeping its largest entry about 1; return ln of the scale."""
     scale = 0.0
     width = down.shape[1]
-    gain = 0.0 if in_logs else 1.0  # takes the previous site's largest entry to 1 without a pass of its own
+    gain = 0.0 if in_logs else 1.0  # Scales the largest entry to 1 in the update of the next site.
     for row in range(down.shape[0]):
         if kept:
             _keep_first(vector, in_logs)
@@ -288,7 +288,7 @@ def _sweep(vector, down, across, in_logs, triangular, kept):
 
 @_compiled
 def _trace(vector, down, across, first_row, in_logs, triangular, kept, start, results):
-    """For each first row from `start` on, ln of its weight (`first_row`) times the sum over the others."""
+    """Compute, for each first row from `start` on, ln of its weight (`first_row`) times the sum over the other rows."""
     for k in range(len(results)):
         state = start + k
         weight = 0.0

@@ -1,4 +1,4 @@
-"""The methods for ln Z: which of them apply to a model, about how long each takes, and what it adds up."""
+"""The methods for ln Z: which of them apply to a model, their predicted times, and the size of their terms."""
 
 from __future__ import annotations
 
@@ -26,28 +26,26 @@ from .ordering import table_entries
 from .structure import Factors, grid_arrays, layer_arrays, ordered_factors
 from .surfaces import Surface, lattice_of, planar_of
 
-# Rates of one thread, cautious figures: what a model is refused or a method preferred by.
-_PAIRS_PER_SECOND = 4e9  # one state of the enumerated side times one spin of the other
-_LATERAL = 8  # spins of the other side that couplings inside the enumerated one are worth
-FEATURES_PER_SECOND = 5e7  # the same for other kinds of unit
-ENTRIES_PER_SECOND = 1e8  # of transfer and elimination tables
-_MOST_ENTRIES = 27.0  # binary logarithm: 1 GiB
-_COLD = 1.5  # a coupling beyond which frustrated lattices take Kac and Ward's determinant to many bits
-_SEARCHED = 40.0  # binary logarithm of the largest table of a greedy order from which a search may find a useful one
-_LONGEST = 1e5  # seconds of an elimination for which a way to fit it into the memory is looked for
-_LU_SITES = 1 << 12  # an LU of more takes seconds, and hears no interrupt
-PROMISED = 1e-9  # relative accuracy, absolute for |ln Z| < 1
+# Conservative rates of one thread, by which methods are compared and too large models rejected.
+_PAIRS_PER_SECOND = 4e9  # A pair is one state of the enumerated side and one spin of the other side.
+_LATERAL = 8  # Couplings inside the enumerated side cost as much as this many spins of the other side.
+FEATURES_PER_SECOND = 5e7  # Pairs per second for other kinds of unit.
+ENTRIES_PER_SECOND = 1e8  # Table entries per second of transfer and elimination.
+_MOST_ENTRIES = 27.0  # log2 of the most entries of a table: 1 GiB.
+_COLD = 1.5  # Above this coupling, the Kac-Ward determinant of a frustrated lattice needs many bits.
+_SEARCHED = 40.0  # log2 of the largest table of a greedy order up to which a search for a better order is worthwhile.
+_LONGEST = 1e5  # Longest elimination, in seconds, for which slices that fit in memory are searched for.
+_LU_SITES = 1 << 12  # Most sites for an LU; a larger one takes seconds and cannot be interrupted.
+PROMISED = 1e-9  # Relative accuracy of ln Z, absolute for |ln Z| < 1.
 EPS = 2.0**-52
-SOON = 0.2  # seconds: do not look for a better way than this
+SOON = 0.2  # If a method takes less than this many seconds, no better one is searched for.
 
 
 class ExactMethod(NamedTuple):
-    """A method that applies to a model: about how long it takes, and the sum itself (offset left out).
+    """A method that applies to a model: its approximate time in seconds, and the sum itself (without the offset).
 
-    `bytes` is the memory of its tables, where these are large.
-
-    `adds`: about how large the numbers are, all together, that it adds up to come to a value. Where they nearly
-    cancel, a value is good to 2^-52 of that only.
+    `bytes` is the memory of its tables, if these are large. `adds` returns the approximate total size of the terms that
+    are added up to a value; rounding limits the accuracy of the value to 2^-52 of that size.
     """
 
     seconds: float
@@ -58,12 +56,12 @@ class ExactMethod(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """What the method does: "a sum over 2^20 states x 40 units"."""
+        """Description of the method, as in "a sum over 2^20 states x 40 units"."""
         return self.size.rpartition(": ")[2].replace("an exact sum", "a sum")
 
     @property
     def is_sure(self) -> bool:
-        """Whether rounding cannot matter, whatever the value."""
+        """Whether rounding errors are negligible for every value."""
         return EPS * self.adds(0.0) <= PROMISED
 
 
@@ -102,7 +100,7 @@ def _enumeration(model: MRF, threads: int) -> ExactMethod | None:
 
 
 def enumeration_on_gpu(model: MRF, number: int | None) -> ExactMethod:
-    """Return the sum over all states on a GPU, or raise a ValueError."""
+    """Return the method that sums over all states on a GPU, or raise a ValueError if it does not apply."""
     if model.spin_form is None:
         raise ValueError("engine 'cuda' sums two-state units only; use 'auto'")
     turned = model.transposed() if model.is_bipartite and model.n_visible > model.n_hidden else model
@@ -121,10 +119,9 @@ def enumeration_on_gpu(model: MRF, number: int | None) -> ExactMethod:
 
 
 def _adds(model: MRF) -> Callable[[float], float]:
-    """Return what a discrete model in its own units adds up.
+    """Return the size of the terms of a discrete model in its own units, as a function of ln Z.
 
-    Terms that no state can make up for do not count: a state that matters has all its terms within about
-    `highest` − ln Z of their largest values.
+    Only states that contribute count: such a state has all its terms within about `highest` − ln Z of their maxima.
     """
     top, slack = model.highest, 750.0 + model.n_variables
     return lambda value: top + max(0.0, top - value) + slack
@@ -133,9 +130,9 @@ def _adds(model: MRF) -> Callable[[float], float]:
 def _two_state_form(
     model: MRF,
 ) -> tuple[Natural | SignedForm, tuple[Units, Units], float, Callable[[float], float]]:
-    """Return the parameters to sum two-state units by, their kinds, a constant, and what is added up.
+    """Return the parameters for a sum over two-state units, their kinds, a constant, and the size of the terms.
 
-    0/1 units are taken as spins unless the fields and the constant that this brings could cancel.
+    0/1 units are converted to spins unless the resulting fields and constant could cancel.
     """
     form, v, h = model.spin_form, model.visible_units, model.hidden_units
     assert form is not None
@@ -145,7 +142,7 @@ def _two_state_form(
 
 
 def _gaussian_against_two_states(model: MRF) -> ExactMethod | None:
-    """Integrate out a Gaussian side first, so that its size does not matter to the sum over the other."""
+    """Integrate out a Gaussian side first, so that the cost of the sum over the other side does not depend on it."""
     turned = model if model.visible_units.precisions is not None else model.transposed()
     w = turned.natural
     v, h = w.visible_units, w.hidden_units
@@ -161,7 +158,7 @@ def _gaussian_against_two_states(model: MRF) -> ExactMethod | None:
 
 
 def _gaussians_first(model: MRF) -> ExactMethod | None:
-    """Integrate the Gaussian side of any graph out, which couples the discrete variables, and sum over these."""
+    """Integrate out the Gaussian side of any graph, which couples the discrete variables, and sum over these."""
     v, h = model.visible_units, model.hidden_units
     first = v.precisions is not None
     if first == (h.precisions is not None) or (first and model.n_visible > MOST_DENSE):
@@ -190,20 +187,20 @@ def _gaussians_first(model: MRF) -> ExactMethod | None:
 
 
 def _continuous_adds(model: MRF) -> Callable[[float], float]:
-    """Return what continuous visible units against discrete hidden ones add up."""
+    """Return the size of the terms for continuous visible and discrete hidden units."""
     if model.visible_units.precisions is not None:
         return _gaussian_adds(model)
     return lambda value: abs(value) + 750.0 + model.n_variables
 
 
 def _gaussian_adds(model: MRF) -> Callable[[float], float]:
-    """Return what Gaussian visible units against discrete hidden ones add up, at most."""
+    """Return an upper bound of the size of the terms for Gaussian visible and discrete hidden units."""
     w, units = model.natural, model.natural.visible_units
     assert units.precisions is not None
     columns = sp.csc_array(abs(w.weights))
     reach = np.zeros(len(w.visible_bias))
     owners = w.hidden_units.owners(len(w.hidden_bias))
-    for j in range(model.n_hidden):  # only one feature of a variable is on
+    for j in range(model.n_hidden):  # Only one feature of a variable is non-zero.
         reach += np.asarray(columns[:, owners == j].max(axis=1).todense()).ravel()
     squares = (np.abs(w.visible_bias) + reach) ** 2 / units.precisions
     size = 0.5 * float(squares.sum()) + float(np.abs(w.hidden_bias).sum())
@@ -211,7 +208,7 @@ def _gaussian_adds(model: MRF) -> Callable[[float], float]:
 
 
 def _spins_add(model: MRF) -> Callable[[float], float]:
-    """Return what a method adds up that takes all units as spins."""
+    """Return the size of the terms of a method that converts all units to spins."""
     size = model.spin_form.size  # type: ignore[union-attr]
     return lambda value: size
 
@@ -220,7 +217,7 @@ def _layers(model: MRF, threads: int) -> ExactMethod | None:
     if model.spin_form is None:
         return None
     form, units, constant, adds = _two_state_form(model)
-    if units[0] != units[1]:  # whichever layers are of which kind
+    if units[0] != units[1]:  # Layers may have different kinds, so all units are converted to spins.
         form, units, constant, adds = model.spin_form, (SPIN, SPIN), model.spin_form.constant, _spins_add(model)
     arrays = layer_arrays(model, form)
     if arrays is None or len(arrays[1]) < 3:
@@ -255,7 +252,7 @@ def _elimination(model: MRF, threads: int) -> ExactMethod | None:
     if found is None:
         return None
     parts, order, width = found
-    # on other graphs than bipartite ones many tables may be as large as the largest
+    # On graphs that are not bipartite many tables may be as large as the largest one.
     entries = width if model.is_bipartite or width > _MOST_ENTRIES else _log2_entries(parts, order)
     seconds = log2_seconds(entries, ENTRIES_PER_SECOND) + 1e-4 * len(parts.cards)
     simple = NetworkWay(
@@ -283,7 +280,7 @@ def _kac_ward(model: MRF, threads: int) -> ExactMethod | None:
     from .planar import boundary_log_z, kac_ward_log_z
 
     n = grid.field.size
-    # the same determinant, eliminated row by row: for large lattices it needs far less memory than an LU
+    # For large lattices a row-by-row elimination needs far less memory than an LU.
     planar = kac_ward_log_z if n <= _LU_SITES else boundary_log_z
     constant = model.spin_form.constant  # type: ignore[union-attr]
     largest = max(float(np.abs(x).max()) for x in (grid.horizontal, grid.vertical))
@@ -303,7 +300,7 @@ def _kaufman(model: MRF, threads: int) -> ExactMethod | None:
     if np.any(grid.horizontal != across) or np.any(grid.vertical != down):
         return None
     rows, columns = grid.field.shape
-    if (across < 0 and columns % 2) or (down < 0 and rows % 2):  # frustrated
+    if (across < 0 and columns % 2) or (down < 0 and rows % 2):  # The torus is frustrated.
         return None
     constant = model.spin_form.constant  # type: ignore[union-attr]
     return ExactMethod(
@@ -349,7 +346,7 @@ def _gaussian(model: MRF, threads: int) -> ExactMethod | None:
     )
 
 
-# The last two are left out where another method is quick.
+# The last methods, those in `SEARCHING`, are left out if another method is fast.
 WAYS: dict[str, Callable[[MRF, int], ExactMethod | None]] = {
     "enumeration": _enumeration,
     "layers": _layers,
@@ -363,10 +360,10 @@ WAYS: dict[str, Callable[[MRF, int], ExactMethod | None]] = {
 }
 
 
-# Whether these apply takes time to find out, in seconds per edge.
+# Methods that need a search to see if they apply, with its time in seconds per edge.
 SEARCHING = {"elimination": 2e-4, "planar": 2e-4}
 
 
 def log2_seconds(log2_operations: float, rate: float) -> float:
-    """Return how long 2^`log2_operations` operations take at a rate."""
+    """Return the seconds that 2^`log2_operations` operations take at a rate."""
     return 2.0**log2_operations / rate if log2_operations < 1000 else math.inf
