@@ -161,7 +161,7 @@ def test_a_component_that_is_drawn(on, kind, precision):
     forward = with_mixture(plan, mixture)
     start = Distributions(forward, range(40)).start()
     for path in (forward, forward.reversed(start), forward.with_chains(populations=4, resample_below=0.9)):
-        close = 1e-10 if path.settled("cuda").precision == "double" else 2e-5
+        close = 1e-10 if path.settled("cuda").placement.precision == "double" else 2e-5
         np.testing.assert_allclose(log_weights(path, "cuda"), log_weights(path, "numpy"), rtol=0, atol=close)
 
 

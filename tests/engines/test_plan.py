@@ -28,7 +28,7 @@ MODEL = mg.rbm(np.ones((2, 3)), np.zeros(2), np.zeros(3))
         (dict(transition="leap"), "transition"),
         (dict(precision="half"), "precision"),
         (dict(base="magic"), "base is 'magic'"),
-        (dict(base=[[0, 0]]), "base must be"),
+        (dict(base=[[0, 0]]), "base is a list of 1 entries"),
         (dict(base=([0, 0], [0, 0])), "base hidden fields have length 2; the model needs 3"),
         (dict(base=([0, np.nan], [0, 0, 0])), "base visible fields holds NaN"),
         (dict(schedule="cosine"), "schedule is 'cosine'"),
@@ -53,9 +53,9 @@ def test_not_a_model():
 
 
 def test_mais_sums_out_the_larger_side():
-    assert make_plan(MODEL).method == "mais-v"
-    assert make_plan(MODEL.transposed()).method == "mais-h"
-    assert make_plan(mg.rbm(np.ones((2, 2)), [0, 0], [0, 0])).method == "mais-v"
+    assert make_plan(MODEL).method_name == "mais-v"
+    assert make_plan(MODEL.transposed()).method_name == "mais-h"
+    assert make_plan(mg.rbm(np.ones((2, 2)), [0, 0], [0, 0])).method_name == "mais-v"
 
 
 def test_whole_numbers_of_any_type():

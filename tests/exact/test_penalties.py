@@ -164,6 +164,6 @@ def test_single_precision_says_what_it_costs(penalty, shape):
 def test_large_couplings_that_weigh_stay_on_the_fast_engine():
     rng = np.random.default_rng(0)
     model = mg.rbm(rng.normal(size=(9, 8)), np.zeros(9), np.zeros(8), units="binary", temperature=1e-12)
-    assert make_plan(model).engine == "numba"
+    assert make_plan(model).placement.engine == "numba"
     result = mg.estimate(model, steps=20, chains=40)
     assert result.rounding > 1e-9 * abs(result.log_z) or result.rounding == 0.0

@@ -34,8 +34,8 @@ class TestSummed:
             (["b", "x"], "summed names 'x', which is no label"),
             (["b", "b"], "names a variable twice"),
             ([], "summed is empty"),
-            ("b", "it must list labels"),
-            (3, "it must list labels"),
+            ("b", "it must be a list of labels"),
+            (3, "it must be a list of labels"),
             ([["b"]], "which is no label"),
         ],
     )
