@@ -3,8 +3,8 @@
 `plan` defines a `Plan`, which holds everything that decides a run. `placement` chooses its engine and precision.
 `drive` runs it on any engine, with resampling (`resample`) and intermediate results (`recorder`). The engines are
 `reference` (NumPy), `cpu` (Numba) and `cuda`. ``begin(plan)`` of an engine prepares a plan once and returns a `Begun`,
-which makes a `Population` for any range of the plan's chains. Only `drive` and `placement` depend on which engine runs.
-Read `plan` first, then `drive` and `reference.loop`.
+which makes a `Population` for any range of the plan's chains. Only `drive` and `placement` distinguish
+engines. Read `plan` first, then `drive` and `reference.loop`.
 """
 
 from __future__ import annotations

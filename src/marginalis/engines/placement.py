@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST_NEIGHBOURS = 7  # Most neighbours of a lattice site that the lattice kernels support.
 _PER_KIND = 64  # A lattice has at least this many sites per distinct field, because each field needs its own tables.
 _OPERATIONS_PER_SECOND = {"numba": 1e10, "numpy": 5e8}  # Rough speed of one core, per engine.
-_EPS = 2.0**-52
+_EPS = 2.0**-52  # Relative rounding error of float64.
 # Relative error of log-weights in single precision. The largest one measured is 1.7e-6, with couplings that all round
 # in the same direction.
 _SINGLE = 3e-6

@@ -19,7 +19,7 @@ _OLDEST = 70  # Smallest compute capability, times ten; __syncwarp requires it.
 _ELSE = "engine 'auto' runs on the CPU"
 _opening = threading.Lock()
 _ALIGNED = 256  # Alignment of arrays in bytes, which is that of allocations.
-_HOPPER = "-arch=sm_90a"
+_HOPPER = "-arch=sm_90a"  # Compiler option for instructions that only Hopper GPUs have.
 _ONLY_HOPPER = 'extern "C" __global__ void only() { asm volatile("wgmma.fence.sync.aligned;"); }'
 _KEPT = 16  # Number of arrays that stay on a GPU for the next run.
 _SPARE = 0.8  # Largest share of the free memory to use.

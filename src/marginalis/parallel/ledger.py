@@ -1,8 +1,8 @@
 """The account of a distributed run: which parts are open, running or finished.
 
 A part is cut so that it takes a few seconds; it is assigned to a worker, and assigned again if it is lost. This module
-knows neither what the parts contain nor how they are sent, so `benchmarks/cluster_simulation.py` can run the same code
-with thousands of simulated workers.
+depends neither on what the parts contain nor on how they are sent, so `benchmarks/cluster_simulation.py` can run the
+same code with thousands of simulated workers.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ TILE = 4  # Units per call of Philox.
 FLUSH = 16  # Tiles per logarithm; a product of 64 factors in [1, 2] stays in the range of float32.
 _M0, _M1 = (np.uint64(m) for m in MULTIPLIERS)
 _W0, _W1 = (np.uint64(w) for w in KEY_STEPS)
-LOW, WORD = np.uint64(MASK), np.uint64(32)
+LOW, WORD = np.uint64(MASK), np.uint64(32)  # The mask of the low 32 bits, and the shift to the high ones.
 TWICE_LOG2_E = 2.0 / math.log(2.0)
 
 

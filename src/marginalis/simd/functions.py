@@ -41,8 +41,8 @@ def _exp2_coefficients(degree: int, low: float) -> Any:
     return fit.convert(kind=np.polynomial.Polynomial).coef
 
 
-_DEGREE = {32: 5, 64: 11}
-SMALL = 0.5
+_DEGREE = {32: 5, 64: 11}  # Degree of the polynomial for 2^x, by the bits of a float.
+SMALL = 0.5  # Largest x of `times_exp2`.
 
 
 @intrinsic
@@ -114,7 +114,7 @@ def log(typingctx: Any, x: Any) -> Any:
 
 
 _CENTRE = 3.75  # The c of the variable (x − c)/(x + c) of the polynomial of erfcx; it minimizes the degree.
-_ERFCX_DEGREE = {32: 10, 64: 22}
+_ERFCX_DEGREE = {32: 10, 64: 22}  # Degree of the polynomial for erfcx, by the bits of a float.
 
 
 @cache

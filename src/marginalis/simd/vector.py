@@ -20,8 +20,8 @@ from numba.core import cgutils
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-LANES = 16
-ALIGNMENT = 64
+LANES = 16  # Chains per vector.
+ALIGNMENT = 64  # Alignment of arrays in bytes: a cache line, and a register of AVX-512.
 
 _IR = {
     types.uint8: ir.IntType(8),

@@ -20,13 +20,13 @@ from .planes_kernel import DIGITS, TOGETHER, anneal_planes
 from .population import Prepared, chains_together
 
 GROUP = TOGETHER * LANES  # Number of chains in a vector.
-ONES = np.uint32(0xFFFFFFFF)
+ONES = np.uint32(0xFFFFFFFF)  # A word with all bits set.
 
 
 class Kinds(NamedTuple):
     """Kinds of sites, which differ in their number of neighbours or in their fields."""
 
-    counters: np.ndarray  # Counters of sites per class: one fewer than there are classes.
+    counters: np.ndarray  # Number of counters of each kind: one fewer than its classes.
     classes: np.ndarray  # Coefficients of the two digits of the class, without fields.
 
 

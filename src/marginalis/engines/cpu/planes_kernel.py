@@ -30,7 +30,7 @@ from ...simd.lookup import as_numbers
 from ...simd.vector import LANES, fma, lane_numbers, load, scalar, splat, store
 
 TOGETHER = 32  # Number of chains in a word.
-PLANES = 32
+PLANES = 32  # Bits of a uniform.
 DIGITS = 8  # Number of coefficients of a function of three digits.
 _CALLS = 8  # Calls of Philox for all planes of a uniform.
 _AT_LEAST = 3  # Calls before the first check: after fewer, some of 512 chains are almost surely undecided.

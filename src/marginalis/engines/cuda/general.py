@@ -19,7 +19,7 @@ from ..reference.loop import never_one
 from .population import OnDevice, Prepared, prepared, real_type, rows_of, words_of
 
 SOURCE = Path(__file__).with_name("general.cu")
-_BLOCK = 128
+_BLOCK = 128  # Threads of a block.
 _SECONDS = 4e-13  # Approximate time per chain, step and coupling.
 _EVEN = 8  # Lists of inputs are padded to equal length if the longest has at most this many.
 

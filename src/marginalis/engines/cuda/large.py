@@ -1,4 +1,4 @@
-"""Large dense models of spins on two independent sides: arguments, populations (`resident.cu`, `streamed.cu`)."""
+"""Large dense models of spins on two independent sides, for the kernels in `resident.cu` and `streamed.cu`."""
 
 from __future__ import annotations
 
