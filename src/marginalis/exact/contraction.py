@@ -32,7 +32,7 @@ _SECONDS_PER_BYTE = 2e-9  # Seconds per byte of memory used for the first time, 
 _LESS_MEMORY = (1.0, 0.25, 1.0 / 16.0, 1.0 / 64.0)
 _SLICED = 12  # Number of variables that are tried as the next one to condition on.
 _WORTH = 2.0**29  # Smaller memory limits are tried only if more bytes than this are needed.
-_MOST_SLICES = 1 << 14
+_MOST_SLICES = 1 << 14  # Most slices of a contraction.
 
 
 class Contraction(NamedTuple):

@@ -18,7 +18,7 @@ from .ordering import elimination_order
 Array = NDArray[np.float64]
 Factor = tuple[tuple[int, ...], Array]  # The variables, in order of elimination, and the table over them.
 
-_ENTRIES_AT_ONCE = 1 << 24
+_ENTRIES_AT_ONCE = 1 << 24  # Number of entries between two checks for interrupts.
 MAX_LOG2_TABLE = 27.0  # log2 of the most entries of a table: 1 GiB of float64, plus half as much for its sum.
 
 

@@ -18,8 +18,8 @@ from .structure import Side
 _HI_CHUNK = 1024  # Most states of the upper units per kernel call.
 # The same if lower and upper units are coupled, so that the table of couplings stays in the cache.
 _LATERAL_CHUNK = 128
-_TABLE_ENTRIES = 1 << 17
-_STATES_AT_ONCE = 1 << 12
+_TABLE_ENTRIES = 1 << 17  # Most entries of the table over the lower units.
+_STATES_AT_ONCE = 1 << 12  # Most states of a piece of `log_marginals`.
 _FIELDS_AT_ONCE = 1 << 14  # Fields of a piece of states, few enough to stay in the cache and in reused memory.
 
 

@@ -17,10 +17,10 @@ from .enumeration import dense, spins
 SOURCE = Path(__file__).with_name("states.cu")
 PAIRS_PER_SECOND = 3e12  # Approximate rate; a pair is one state of the enumerated side and one unit of the other.
 _PART = 8  # Units of each of the first two parts.
-_TOGETHER = 8
+_TOGETHER = 8  # States of the second part that are processed together; the same number is in states.cu.
 _MOST_UNITS = 48  # Most units of the other side, whose factors are in shared memory.
 _MOST_LOG = 600.0  # Largest logarithm of a factor; larger factors could overflow.
-_LAUNCH_SECONDS = 0.1
+_LAUNCH_SECONDS = 0.1  # Approximate seconds of one kernel launch.
 _LOG2_E = 1.0 / math.log(2.0)
 
 

@@ -37,7 +37,7 @@ from ..simd.cache import kernel
 Array = NDArray[np.float64]
 
 _AGREE = 1e-12  # Largest relative difference of two results that agree; far below 1e-9, as agreement may be by chance.
-_BLOCK = 8
+_BLOCK = 8  # Rows of a block in which the upper triangle is updated.
 # East, north, west, south; consecutive directions differ by a quarter turn.
 _STEPS = ((0, 1), (-1, 0), (0, -1), (1, 0))
 

@@ -1,4 +1,4 @@
-"""Independent exact samples of the visible side from P(v), where the model is small, sparse or Gaussian.
+"""Independent exact samples of the visible side from P(v), for small, sparse or Gaussian models.
 
 Each method prepares a sampler, a function from uniforms, one row per chain, to rows of visible features. The choice of
 the method and its preparation depend on the model alone. A row therefore depends only on the model, the seed and the
@@ -31,7 +31,7 @@ Sampler = Callable[[Array], Array]
 _MOST_STATES = 24.0  # log2 of the most states: 128 MiB of cumulative probabilities.
 _MOST_ENTRIES = 26.0  # log2 of the most entries of all conditional tables: 512 MiB.
 _MOST_GAUSSIANS = 4096  # Most Gaussian variables on the smaller side: 128 MiB for the covariance.
-_UNIFORMS_AT_ONCE = 1 << 22
+_UNIFORMS_AT_ONCE = 1 << 22  # Most uniforms that are drawn at a time: 32 MiB.
 # Number of chains assumed in the choice of a method, which must not depend on the number requested.
 _TYPICAL_CHAINS = 1000
 

@@ -166,7 +166,7 @@ def _columns(n: int, a: Indices, b: Indices) -> list[int]:
 
 
 def _torus(n: int, a: Indices, b: Indices) -> tuple[Grid, Indices] | None:
-    """Return the torus that a graph in any numbering is, or None; all bonds must exist and no side be below five.
+    """Return the torus that a graph in any numbering is, or None; all bonds must exist, and sides have at least five.
 
     Two neighbours of a site have another common neighbour, the fourth corner of a square, unless they are opposite.
     This allows a straight walk: first around the torus, then along the side of that walk.

@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 # bound, states that underflow (e^-708) are negligible, even 2^30 of them together.
 _SAFE_RANGE = 600.0
 _LONG = 16  # Rows with more sites than this are swept in an interruptible way.
-_ENTRIES_PER_JOB = 1 << 22
+_ENTRIES_PER_JOB = 1 << 22  # Approximate number of vector entries computed by one job.
 _NEVER = -1e300  # ln 0 as a finite number, because differences of infinities are NaN.
 
 

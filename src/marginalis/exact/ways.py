@@ -37,7 +37,7 @@ _SEARCHED = 40.0  # log2 of the largest table of a greedy order up to which a se
 _LONGEST = 1e5  # Longest elimination, in seconds, for which slices that fit in memory are searched for.
 _LU_SITES = 1 << 12  # Most sites for an LU; a larger one takes seconds and cannot be interrupted.
 PROMISED = 1e-9  # Relative accuracy of ln Z, absolute for |ln Z| < 1.
-EPS = 2.0**-52
+EPS = 2.0**-52  # Relative spacing of doubles.
 SOON = 0.2  # If a method takes less than this many seconds, no better one is searched for.
 
 

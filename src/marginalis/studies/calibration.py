@@ -35,7 +35,7 @@ FEWEST = 150  # Cells with fewer estimates than this are left out.
 SHORTEST = 15_000  # Smallest number of chains of one run, however long it takes.
 SLOW_REPEATS, SLOW_CHAINS = 60, 1000  # Repeats per model and most chains for the intervals that are slow to compute.
 POPULATION, POPULATIONS = 20, (20, 50)  # Chains of a population, and the numbers of populations of an estimate.
-GOOD = (0.93, 0.97)
+GOOD = (0.93, 0.97)  # Range of a good coverage of 95 % intervals.
 REGIMES = (0.3, 0.6, 1.0, 1.5, 2.0, 3.0, np.inf)  # Upper limits of the regimes: standard deviation of the log-weights.
 
 

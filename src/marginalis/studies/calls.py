@@ -26,7 +26,7 @@ from .experiment import Summary
 from .families import Case, received, sendable
 from .sampling import derive
 
-TOLERANCE = 0.2
+TOLERANCE = 0.2  # Tolerance of the calls with `tolerance=`.
 BENNETT = 30, 50  # Steps, and chains in each direction.
 BENNETT_GROUPS = 20  # Groups of chains, each one estimate; they come from one run.
 HEAT = 100, 200  # Steps and chains of the runs for the heat capacity.

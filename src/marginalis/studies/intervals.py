@@ -14,7 +14,7 @@ from ..statistics import confidence
 Ends = tuple[Array, Array]
 
 MISS = 0.025  # Probability that an interval misses on either side.
-RESAMPLES = 499
+RESAMPLES = 499  # Number of bootstrap resamples.
 
 
 class Sample:

@@ -18,7 +18,7 @@ from .store import Row
 ALPHA = (0.5, 1.0, 2.0, 3.0, 4.0)
 INV_T = (0.5, 1.0, 2.0)
 STEPS = (10, 30, 60)
-BANDWIDTH = 0.25
+BANDWIDTH = 0.25  # Bandwidth of the kernel density estimate of ln r.
 
 
 def items(instance: int) -> list[tuple[Any, ...]]:

@@ -20,7 +20,7 @@ from .store import Row
 HIDDEN, TRIALS = 40, 30
 INV_T = (0.2, 0.4, 0.8, 1.0, 2.0, 4.0, 8.0)
 STEPS = (10, 30, 60)
-PRINTED_RBMS = 1000
+PRINTED_RBMS = 1000  # Number of RBMs behind the printed means.
 # Values of the paper's Table I by 1/T: the true one, then AIS and mAIS for K = 10, 30, 60.
 PRINTED = {
     0.2: (-0.69759, (-0.69759, -0.69759, -0.69759), (-0.69759, -0.69759, -0.69759)),
