@@ -1,8 +1,8 @@
-"""ln Z of every model of a sequence, a training run say, from one run through all of them.
+"""ln Z of every model of a sequence, such as a training run, from one run through all of them.
 
 The chains are annealed to the first model and then from each model to the next. Their accumulated weights estimate
 Z_t/Z_0 without bias at every model. Pilots choose the number of steps between two neighbours. The chains are resampled
-in populations on the way.
+in populations during the run.
 """
 
 from __future__ import annotations

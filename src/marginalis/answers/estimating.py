@@ -1,4 +1,4 @@
-"""The one call that does it all."""
+"""The function `estimate`: from a model and options to an `Estimate`."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from .estimate import Estimate, run_plan
 
 logger = logging.getLogger("marginalis")
 
-_RECORD_BYTES = 1 << 28
-_OPERATIONS_PER_SECOND = 1e10  # Of one core, cautiously, for telling how long an estimate takes.
-_WORTH_A_HINT = 10.0  # Seconds of an estimate on one core from which a faster exact sum is looked for.
-_MUCH_FASTER = 0.2  # Part of the time of the estimate that the exact sum may take to be mentioned.
-_LARGEST_HINTED = 5000  # Variables of a model above which looking for an exact sum takes too long.
+_RECORD_BYTES = 1 << 28  # Memory for recorded log-weights, in bytes.
+_OPERATIONS_PER_SECOND = 1e10  # Speed of one core, a careful guess, for predicting the time of an estimate.
+_WORTH_A_HINT = 10.0  # A faster exact sum is looked for if the estimate takes at least this many seconds on one core.
+_MUCH_FASTER = 0.2  # An exact sum is mentioned if it takes at most this fraction of the time of the estimate.
+_LARGEST_HINTED = 5000  # In models with more variables looking for an exact sum takes too long.
 
 
 @takes_options()
@@ -47,15 +47,14 @@ def estimate(
     Parameters
     ----------
     model
-        See `rbm`, `load`; also anything that `as_model` takes.
+        A model (see `rbm`, `load`), or anything that `as_model` accepts.
     tolerance
-        Half the width that the 95 % interval of F should have: pilots then choose the schedule (unless it is given),
-        K (unless `steps` are) and N.
+        Wanted half-width of the 95 % interval of F. Pilots then choose N, and the schedule and K unless they are given.
     budget
-        Seconds that `tolerance` may take.
+        Time limit in seconds for reaching `tolerance`.
     record
-        Keep the log-weights after every step, for ln Z(β) along the way (`Estimate.curve`). Parts of the model that
-        would be summed exactly beforehand are then annealed, too.
+        Keep the log-weights after every step, for ln Z(β) along the path (`Estimate.curve`). Parts of the model that
+        are otherwise summed exactly before the run are then annealed, too.
     """
     return estimate_knowing(None, model, tolerance, budget, record, options)
 
@@ -63,7 +62,7 @@ def estimate(
 def estimate_knowing(
     rows: Array | None, model: Any, tolerance: float | None, budget: float | None, record: bool, options: RunOptions
 ) -> Estimate:
-    """Estimate F as `estimate` does, with rows of data (the visible side) as one more hint where the modes are."""
+    """Estimate F as `estimate` does; rows of data (visible states) are a further hint where the modes are."""
     yes_or_no(record, "record")
     chosen = filled_in(options)
     begin = time.perf_counter()
@@ -104,7 +103,7 @@ def estimate_knowing(
 
 
 def _exact_hint(model: MRF, result: Estimate, threads: int) -> tuple[str, ...]:
-    """Return a remark where an exact sum would take much less time than the estimate is predicted to take."""
+    """Return a remark if an exact sum takes much less time than the estimate, by their predicted times."""
     if model.has_terms:
         return ()
     entries = model.n_edges if model.is_sparse else model.weights.size
@@ -113,12 +112,12 @@ def _exact_hint(model: MRF, result: Estimate, threads: int) -> tuple[str, ...]:
         return ()
     try:
         exact = predicted(model, threads=threads, max_seconds=_MUCH_FASTER * seconds).seconds
-    except ValueError:  # no method is so fast
+    except ValueError:  # No exact method is fast enough.
         return ()
     return (f"an exact sum takes {duration(exact)}: mg.free_energy(model), marginalis free-energy",)
 
 
 def recorded_steps(plan: Plan) -> NDArray[np.int64]:
-    """Return all steps, or as many evenly spread ones as a quarter of a GiB of log-weights has room for."""
+    """Return all steps, or as many evenly spaced ones as `_RECORD_BYTES` of log-weights allow."""
     room = max(2, _RECORD_BYTES // (8 * plan.chains.count))
     return np.unique(np.linspace(1, plan.steps, min(room, plan.steps)).round().astype(np.int64))

@@ -23,31 +23,32 @@ from .estimate import Estimate, run_plan
 
 logger = logging.getLogger("marginalis")
 
-MOVES = 10
-_STATE_BYTES = 1 << 28
-_ROUNDING = 2.0**-48  # of the values, in a mean
-_NUMBERS_AT_ONCE = 1 << 18
-_LEAST, _LEAST_OF_POPULATIONS = 0.5, 0.7  # effective parts of all chains that make no doubt
+MOVES = 10  # Default number of moves over which values are averaged.
+_STATE_BYTES = 1 << 28  # Memory for stored states, in bytes.
+_ROUNDING = 2.0**-48  # Rounding error of a mean, relative to the values.
+_NUMBERS_AT_ONCE = 1 << 18  # Size of the temporary arrays of products.
+# Means are doubtful if the effective number is a smaller fraction than this of all chains, or of all populations.
+_LEAST, _LEAST_OF_POPULATIONS = 0.5, 0.7
 
 
 @dataclass(frozen=True, eq=False)
 class FinalStates:
-    """States of the sampled side under P_K [move, chain, feature] with log-weights [move, chain], and their run."""
+    """States of the sampled side under P_K [move, chain, feature], their log-weights [move, chain], and the run."""
 
     plan: Plan
     estimate: Estimate
-    model: MRF  # its visible side is the sampled one
+    model: MRF  # The model, arranged so that its visible side is the sampled one.
     visible: Array
     log_weights: Array
 
     @property
     def groups(self) -> int:
-        """Number of independent chains, or of populations where they were resampled."""
+        """Number of independent chains, or of populations if chains are resampled."""
         return self.plan.chains.populations or self.plan.chains.count
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What is wrong with the weights for a weighted mean, which is a ratio and biased where they are uneven."""
+        """Reasons to doubt weighted means, which are ratios and therefore biased if the weights are uneven."""
         share = self.estimate.ess / self.groups
         least = _LEAST_OF_POPULATIONS if self.plan.chains.populations else _LEAST
         if share >= least or self.groups == 1:
@@ -61,7 +62,7 @@ class FinalStates:
         return natural.hidden_bias + self.visible[move] @ natural.weights
 
     def hidden(self, move: int) -> Array:
-        """Draw the summed-out side from P(h|v): the h of the joint state that AIS would go on from."""
+        """Draw the summed-out side from P(h|v), with the random numbers that AIS uses for its joint state."""
         natural, plan = self.model.natural, self.plan
         chains = plan.chains.numbers
         step = plan.steps - len(self.visible) + 1 + move
@@ -71,7 +72,7 @@ class FinalStates:
         )
 
     def visible_means(self, move: int, hidden: Array) -> Array:
-        """Mean of each visible feature given all other variables, which varies less than the feature does."""
+        """Return the mean of each visible feature given all other variables; it varies less than the feature."""
         return self.model.natural.visible_units.mean(self.visible_fields(move, hidden))
 
     def visible_fields(self, move: int, hidden: Array) -> Array:
@@ -89,16 +90,16 @@ class FinalStates:
 
     @cached_property
     def weights(self) -> Array:
-        """Weights of all states, [move, chain], which add up to 1."""
+        """Weights of all states, [move, chain], normalised to the sum 1."""
         weights = np.exp(self.log_weights - self.log_weights.max())
         return np.asarray(weights / weights.sum())
 
     def average(self, values: Array) -> tuple[Array, Array]:
-        """Weighted mean of each row of values [number, move, chain], and its standard error."""
+        """Return the weighted mean of each row of values [number, move, chain], and its standard error."""
         return self._averages((values * self.weights).sum(axis=1), np.abs(values).max(axis=(1, 2)))
 
     def average_products(self, columns: Array, pairs: Any) -> tuple[Array, Array]:
-        """Average products of pairs of rows of columns [feature, move, chain], some pairs at a time."""
+        """Return means and errors of products of pairs of rows of columns [feature, move, chain]."""
         weighted, sizes = columns * self.weights, np.abs(columns).max(axis=(1, 2))
         means, errors = np.empty(len(pairs)), np.empty(len(pairs))
         step = max(1, _NUMBERS_AT_ONCE // columns.shape[2])
@@ -112,8 +113,8 @@ class FinalStates:
     def _averages(self, sums: Any, sizes: Array) -> tuple[Array, Array]:
         """Return means and errors from weighted values [number, chain], which are at most `sizes`.
 
-        By the jackknife: the mean without each chain, or population, in turn. What it finds of bias, as the ratio of
-        two sums has it, counts as an error, too.
+        Errors follow from the jackknife, which leaves out each chain, or population, in turn. They include the bias of
+        the ratio of two sums that it finds.
         """
         n = self.groups
         own = self.weights.sum(axis=0).reshape(n, -1).sum(axis=1)
@@ -130,15 +131,15 @@ class FinalStates:
 
     @property
     def once(self) -> float:
-        """One over the effective number of chains, those of a population counted one by one."""
+        """One over the effective number of chains, in which the chains of a population count separately."""
         last = self.weights[-1] / self.weights[-1].sum()
         return float(last @ last)
 
     def least_errors(self, own: Array, rows: Array, pairs: Any, values: Array) -> Array:
-        """Return the part of the errors of products that comes from each sampled variable alone.
+        """Return the part of the errors of products that follows from the variance of each sampled variable.
 
-        Given all others its variance is known, whether or not the chains show it: one that hardly ever leaves its state
-        would seem never to do so. `own` are means given all others, and `values` the ends of the range of features.
+        The variance given all other variables is known, even if the variable has the same state in all chains. `own`
+        are the means given all other variables, and `values` are the ends of the ranges of the features.
         """
         at, _ = self.model.callers_features()
         low, high = values[at].T[:, :, None, None]
@@ -149,7 +150,7 @@ class FinalStates:
         return np.asarray(np.sqrt((alone[a] * squares[b] + alone[b] * squares[a]) * self.once / own.shape[1]))
 
     def mean_fields(self) -> tuple[Array, Array]:
-        """Return the mean fields of both sides, each given the other variables."""
+        """Return the mean fields of both sides, each given all other variables."""
         natural = self.model.natural
         visible, hidden = np.zeros_like(natural.visible_bias), np.zeros_like(natural.hidden_bias)
         for move, weights in enumerate(self.weights):
@@ -159,9 +160,9 @@ class FinalStates:
 
 
 def final_states(model: MRF, moves: int | None, session: Session, given: PlanOptions) -> FinalStates:
-    """Run a plan for the whole model, and some moves under P_K after it, to average over.
+    """Run a plan for the whole model, followed by some moves under P_K over which values are averaged.
 
-    Where the path is left open it is chosen, and a second opinion asked for, as for an estimate.
+    If the options leave the path open, it is chosen and checked by a second path, as for an estimate.
     """
     if not is_left_to_us(given):
         return _run(plan_with_pilots(model, session, keep_whole=True, **given), moves, session)

@@ -1,7 +1,7 @@
 """Log-likelihood of data under a model: ln p(v) = ln Σ_h exp(−E(v, h)) − ln Z, with the uncertainty of ln Z.
 
-The sum over the hidden side is exact, for it is the log-normaliser of independent variables with fields
-c + vᵀW (the same sum that mAIS-V takes at every step); only ln Z may have to be estimated.
+The sum over the hidden side is exact: it is the log-normaliser of independent variables with fields c + vᵀW, the same
+sum that mAIS-V computes at every step. Only ln Z may need an estimate.
 """
 
 from __future__ import annotations
@@ -33,20 +33,19 @@ from .estimating import estimate, estimate_knowing
 from .likelihoods import LogLikelihoods, OfSamples
 from .record import Written, finite
 
-_CHEAP = 1.0  # seconds: an exact ln Z that takes no longer is always taken
-_CELLS = 1 << 22  # of a chunk of rows with its fields; bounds the memory, changes nothing else
-_HINTS = 1024  # rows that tell the estimate where the modes are
-_ROUNDING = 1e-9  # relative: two rows whose terms differ by less may be the same row
+_CHEAP = 1.0  # ln Z is computed exactly if that takes at most this many seconds.
+_CELLS = 1 << 22  # Numbers in a chunk of rows and its fields; this limits the memory and does not change results.
+_HINTS = 1024  # Rows that the estimate uses as hints where the modes are.
+_ROUNDING = 1e-9  # Rows whose terms differ by a smaller fraction may be equal.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogLikelihood(OfSamples, Written, Displayed):
     """ln p(v) of every row of a data set, in nats.
 
-    Two errors that have nothing to do with each other are kept apart: `interval` is what the doubt about ln Z
-    makes of the mean for these very rows; `sampling_error` says how far the mean of another data set of the
-    same size and origin would lie away, were ln Z known. An estimated ln Z is low on average (E[ln Ẑ] ≤ ln Z),
-    so that likelihoods err on the high side.
+    Two independent errors are reported separately. `interval` is the uncertainty of the mean over these rows from
+    ln Z alone. `sampling_error` is the standard error of the mean over data sets of the same size and origin, for known
+    ln Z. An estimated ln Z is too low on average (E[ln Ẑ] ≤ ln Z), so likelihoods are too high on average.
     """
 
     unnormalised: Array  # ln Σ_h exp(−E(v, h)) of each row
@@ -73,20 +72,20 @@ class LogLikelihood(OfSamples, Written, Displayed):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the mean that comes from ln Z alone; of no width where ln Z is exact."""
+        """95 % interval of the mean from the uncertainty of ln Z alone; its width is 0 if ln Z is exact."""
         low, high = self.log_z_interval
         term = float(self.unnormalised.mean())
         return term - high, term - low
 
     @property
     def sampling_error(self) -> float:
-        """Standard error of the mean over the choice of rows, ln Z taken as known."""
+        """Standard error of the mean from the choice of rows, with ln Z taken as known."""
         if self.samples == 1:
             return math.inf
         return float(self.unnormalised.std(ddof=1)) / math.sqrt(self.samples)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the answer, `per_sample` aside, as plain data; what is infinite is None."""
+        """Return the answer without `per_sample` as plain data; infinite numbers become None."""
         return {
             "mean": self.mean,
             "interval": [finite(x) for x in self.interval],
@@ -124,17 +123,17 @@ def log_likelihood(rbm: Any, data: Any, log_z: Any = None, **estimate_options: A
     Parameters
     ----------
     rbm
-        A model with any kinds of unit; a fitted scikit-learn ``BernoulliRBM``; or anything else that `as_model`
-        takes. The answer of `along`: then ln p under every model of its sequence is returned.
+        A model with any kinds of unit, a fitted scikit-learn ``BernoulliRBM``, or anything else that `as_model`
+        accepts. For the result of `along` ln p under every model of its sequence is returned.
     data
-        One sample per row, one column per visible feature, dense or ``scipy.sparse``; a vector is one sample.
-        Values are those of the units: −1 and +1, 0 and 1, one-hot, or any real number. Categorical rows may have one
-        column per variable instead, with the number of its state from 0.
+        A dense or ``scipy.sparse`` array with one sample per row and one column per visible feature; a vector is one
+        sample. Values are those of the units: −1 and +1, 0 and 1, one-hot, or any real number. Rows of categorical
+        variables may instead have one column per variable with the number of its state from 0.
     log_z
-        An `Estimate`, whose interval carries over; a number, taken as exact; or None: then ln Z is computed
-        exactly if that takes no more than about a second, and estimated otherwise.
+        An `Estimate`, whose interval is used, or a number, which is taken as exact. By default ln Z is computed exactly
+        if that takes at most about a second, and estimated otherwise.
     estimate_options
-        Passed to `estimate`, if it comes to that.
+        Options of `estimate`, which apply if ln Z is estimated.
     """
     start = time.perf_counter()
     if isinstance(rbm, Along):
@@ -142,8 +141,9 @@ def log_likelihood(rbm: Any, data: Any, log_z: Any = None, **estimate_options: A
             raise ValueError("rbm is the answer of along, which has ln Z: leave out log_z and all options")
         return _along(rbm, data)
     model = as_model(rbm, "rbm")
-    check_names(estimate_options, list(inspect.signature(estimate).parameters)[1:])  # Also where none is needed.
-    terms = _log_terms(model, data)  # before ln Z, which may take long: bad data fail at once
+    # Names of options are checked even if nothing is estimated.
+    check_names(estimate_options, list(inspect.signature(estimate).parameters)[1:])
+    terms = _log_terms(model, data)  # Bad data fail here, before ln Z, which may take long.
     value, (low, high), source, warnings = _log_z(model, data, log_z, estimate_options)
     warnings += _too_low(model, terms, high)
     return LogLikelihood(terms, value, (low, high), source, time.perf_counter() - start, warnings)
@@ -158,7 +158,7 @@ def _along(run: Along, data: Any) -> LogLikelihoods:
 
 
 def _too_low(model: MRF, terms: Array, high: float) -> tuple[str, ...]:
-    """Return a warning where the probabilities of the rows exclude a ln Z of no more than `high`."""
+    """Return a warning if the probabilities of the rows exclude any ln Z up to `high`."""
     if not model.visible_units.is_discrete:
         return ()
     least = _least_log_z(terms)
@@ -173,7 +173,7 @@ def _too_low(model: MRF, terms: Array, high: float) -> tuple[str, ...]:
 def _log_z(
     model: MRF, data: Any, given: Any, options: dict[str, Any]
 ) -> tuple[float, tuple[float, float], str, tuple[str, ...]]:
-    """Return ln Z, its interval, where it comes from, and what is doubtful about it."""
+    """Return ln Z, its interval, its source, and its warnings."""
     if given is not None and options:
         raise ValueError(f"log_z is given: leave out {', '.join(options)}, for nothing is estimated")
     if given is None:
@@ -184,11 +184,11 @@ def _log_z(
                 progress=options.get("progress", False),
                 max_seconds=_CHEAP,
             )
-        except ValueError:  # too large, or no exact method vouches for its accuracy
+        except ValueError:  # The model is too large, or no exact method is accurate enough.
             rest: Any = {x: value for x, value in options.items() if x not in ("tolerance", "budget", "record")}
             goal, budget = options.get("tolerance"), options.get("budget")
             given = estimate_knowing(_some_rows(model, data), model, goal, budget, False, rest)
-    if isinstance(given, LogLikelihood):  # its interval is not one of F
+    if isinstance(given, LogLikelihood):  # The interval of a LogLikelihood is not one of F.
         raise ValueError("log_z is a LogLikelihood; it must be the estimate of ln Z, or a number")
     if not (hasattr(given, "log_z") and hasattr(given, "interval")):
         value = real_number(given, "log_z")
@@ -201,14 +201,14 @@ def _log_z(
         source = f"{run.method}, {run.steps} steps, {run.chains} chains, seed {run.seed}"
         if run.fingerprint.split()[0] != model_digest(model):
             raise ValueError("log_z belongs to another model than rbm (a dense copy of a sparse one is another)")
-    if isinstance(given, Bounds):  # whose own interval has any confidence
+    if isinstance(given, Bounds):  # The interval of Bounds may have another confidence.
         source += ", forward and reverse"
         low, high = (given.free_energy + sign * 1.96 * given.stderr for sign in (-1.0, 1.0))
     return float(given.log_z), (-float(high), -float(low)), source, tuple(getattr(given, "warnings", ()))
 
 
 def _some_rows(model: MRF, data: Any) -> Array:
-    """Return the visible side of some of the data, evenly chosen, as a hint where the modes are."""
+    """Return the visible side of evenly spaced rows of the data, as hints where the modes are."""
     table = visible_table(model, data)
     chunk = table[np.linspace(0, table.shape[0] - 1, min(table.shape[0], _HINTS)).astype(np.int64)]
     rows = np.asarray(chunk.toarray() if sp.issparse(chunk) else chunk, dtype=np.float64)
@@ -216,12 +216,12 @@ def _some_rows(model: MRF, data: Any) -> Array:
 
 
 def _log_terms(model: MRF, data: Any) -> Array:
-    """Return ln Σ_h exp(−E(v, h)) of every row v, chunk by chunk."""
+    """Return ln Σ_h exp(−E(v, h)) of every row v, computed chunk by chunk."""
     table = visible_table(model, data)
     exponent = model.natural
     rows = max(1, _CELLS // (len(exponent.visible_bias) + len(exponent.hidden_bias)))
     terms = np.empty(table.shape[0])
-    with np.errstate(over="ignore", invalid="ignore"):  # an overflow is no warning but an error, below
+    with np.errstate(over="ignore", invalid="ignore"):  # An overflow raises an error below.
         for first in range(0, len(terms), rows):
             chunk = table[first : first + rows]
             v = np.ascontiguousarray(chunk.toarray() if sp.issparse(chunk) else chunk, dtype=np.float64)
@@ -233,12 +233,12 @@ def _log_terms(model: MRF, data: Any) -> Array:
 
 
 def _log_terms_of(model: MRF, v: Array, h: Array | None) -> Array:
-    """Return −E of rows of all variables, or its logarithmic sum over the hidden ones where they are not given."""
+    """Return −E of rows of all variables, or ln Σ_h exp(−E) if the hidden variables are not given."""
     exponent = model.natural
     sums = exponent.offset + v @ exponent.visible_bias + exponent.visible_units.own_terms(v)
     if exponent.lateral is not None:
         sums += 0.5 * (v * (v @ exponent.lateral)).sum(axis=1)
-    if not len(exponent.hidden_bias):  # a graph without edges may leave this side empty
+    if not len(exponent.hidden_bias):  # This side may be empty in a graph without edges.
         return sums
     fields = exponent.hidden_bias + v @ exponent.weights
     if h is None:
@@ -247,9 +247,9 @@ def _log_terms_of(model: MRF, v: Array, h: Array | None) -> Array:
 
 
 def _least_log_z(terms: Array) -> float:
-    """Return a lower bound of ln Z: distinct discrete rows v are some of the terms of Z = Σ_v Σ_h exp(−E(v, h)).
+    """Return a lower bound of ln Z from distinct rows v, which are some of the terms of Z = Σ_v Σ_h exp(−E(v, h)).
 
-    Rows count as distinct where their terms differ by more than rounding, which can only lower the bound.
+    Rows count as distinct if their terms differ by more than rounding, which can only lower the bound.
     """
     ordered = np.sort(terms)
     step = _ROUNDING * max(1.0, float(np.abs(ordered).max()))
