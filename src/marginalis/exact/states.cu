@@ -1,13 +1,13 @@
 // The sum over all states of one side, in double precision (`enumeration.py` has the formula).
 //
-// The enumerated units come in three parts: the eight of which every thread of a block has one state, eight more which
-// every thread runs through, and the rest, a state of which is a block's. Factors e^{slope·a} of the summed-out units
-// are products of one number from each part. Numbers are mantissa·2^exponent, so that nothing overflows.
+// The enumerated units have three parts. Each thread of a block has one state of the first eight units and loops over
+// all states of the next eight; each block has states of the remaining units. Factors e^{slope·a} of the summed-out
+// units are products of one number from each part. Numbers are mantissa·2^exponent, so that nothing overflows.
 
-#define PART 256 // states of eight units
-#define TOGETHER 8 // states of the second part that go side by side
+#define PART 256 // Number of states of eight units.
+#define TOGETHER 8 // States of the second part that are processed together.
 
-FORCED double power_of_2(int n) // 0 where that is too small
+FORCED double power_of_2(int n) // The result is 0 if the power is too small.
 {
     union { u64 bits; double number; } x;
     x.bits = n < -1022 ? 0 : (u64)(n + 1023) << 52;
@@ -16,7 +16,7 @@ FORCED double power_of_2(int n) // 0 where that is too small
 
 struct Number { double mantissa; int exponent; };
 
-FORCED void normalise(double *x, int *exponent) // of a number ≥ 1
+FORCED void normalise(double *x, int *exponent) // The number is at least 1.
 {
     union { double number; u64 bits; } y;
     y.number = *x;
@@ -35,16 +35,16 @@ FORCED void add(Number *total, double mantissa, int exponent)
     }
 }
 
-// `low`: [unit][state] of the first part, `mid`: [states / 8][unit][8] of the second; `top`: binary logarithms of the
-// factor of every unit of the third part being up, [unit of it][unit], and in its last column of its own exponent. The
-// own exponents of the states of the first two parts are mantissas and exponents.
+// `low` holds the factors of the first part as [unit][state], `mid` those of the second as [states / 8][unit][8]. `top`
+// holds log2 of the factor of each unit of the third part that is up, as [unit of the part][unit]; its last column is
+// the own exponent of that unit. The own exponents of the states of the first two parts are mantissas and exponents.
 extern "C" __global__ void sum_states(
     int units, int flush, int tops, const double *low, const double *mid, const double *top,
     const double *low_mantissas, const int *low_exponents, const double *mid_mantissas, const int *mid_exponents,
     u64 first, int count, double *mantissas, int *exponents)
 {
     SHARED_BYTES(bytes);
-    double *factors = (double *)bytes; // [unit][state]: of the first and the third part together
+    double *factors = (double *)bytes; // Products of the first and the third part, indexed by [unit][state].
     const int state = threadIdx.x;
     const long place = (long)blockIdx.x * PART + state;
     Number total = {mantissas[place], exponents[place]};
@@ -55,7 +55,7 @@ extern "C" __global__ void sum_states(
         for (int j = 0; j < units; ++j) {
             double exponent = 0.0;
             for (int i = 0; i < tops; ++i) exponent += bits >> i & 1 ? top[i * (units + 1) + j] : -top[i * (units + 1) + j];
-            factors[j * PART + state] = low[j * PART + state] * exp2(exponent); // of this thread alone
+            factors[j * PART + state] = low[j * PART + state] * exp2(exponent); // Only this thread uses these factors.
         }
         const double whole = floor(own), part = exp2(own - whole) * low_mantissas[state];
         const int exponent = (int)whole + low_exponents[state];
