@@ -2,8 +2,8 @@
 
 This module handles signals and errors. Each other module defines one or more commands, which call the public functions
 of the package; `common`, `model_file` and `options` hold what commands share. The package may import every other part
-of marginalis, and only `__main__` imports it. Slow imports happen in `main` after the signal handlers are set, so an
-interrupt during start-up also prints one line only. Read `answers` first.
+of marginalis, and only `__main__` and the console script import it. Slow imports happen in `main` after the signal
+handlers are set, so an interrupt during start-up also prints one line only. Read `answers` first.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Each method has a file of its own: `enumeration`, `layers`, `transfer`, `elimination`, `contraction`, `counting`,
 `planar`, `pfaffian`, `kaufman` and `gaussian`. `ways` predicts the time of each method for a model, and `choice`
-(`exact_log_z`) runs the cheapest one that applies. `sampling` draws exact samples by the same methods. The package may
-import the models and the layers below them; paths, running, planning and answers import it. Read `choice` first, then
-`ways`.
+(`exact_log_z`) runs the cheapest one that applies. `sampling` draws exact samples by some of these methods. The
+package may import the model files, the models and the layers below them; mainly the paths, the planning and the answers
+use it. Read `choice` first, then `ways`.
 """
 
 from .choice import METHODS as METHODS

@@ -158,7 +158,7 @@ def _on_gpu(model: MRF | FactorModel, method: str, device: int | None, max_secon
 
 
 def as_summable(model: Any) -> MRF | FactorModel:
-    """Return the model as an `MRF` if all its factors are pairwise, otherwise as factors without impossible states."""
+    """Return the model as an `MRF` if it can be annealed, otherwise as factors without impossible states."""
     model = as_factors(model)
     if isinstance(model, FactorModel):
         model = model.given()
@@ -286,7 +286,7 @@ def soon(model: MRF, threads: int, seconds: float) -> float | None:
 
 
 def eliminate(model: MRF) -> float | None:
-    """Return ln Z by elimination, without the offset, or None if a side is not discrete."""
+    """Return ln Z by elimination, without the offset, or None if it does not apply or takes too long."""
     way = WAYS["elimination"](model, 1)
     if way is None or way.seconds > 100 * SOON + 1e-4 * model.n_variables:
         return None

@@ -4,7 +4,8 @@ Each function returns a `matplotlib` figure, which a notebook displays. With ``a
 of axes for a figure with several panels) and returns them. Matplotlib is imported when the first figure is drawn.
 
 `numbers` computes what is drawn, `panels` and `canvas` hold the common style, and `pictures` draws models. The package
-imports the models and the answers; only the studies, the reports and the command line import it. Read `weights` first.
+imports the answers and the layers below them; the studies, the reports and the command line use it. Read `weights`
+first.
 """
 
 from __future__ import annotations
