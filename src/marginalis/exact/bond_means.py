@@ -2,8 +2,8 @@
 
 Since ∂ ln Pf A / ∂A_ij = (A⁻¹)_ji, the bond of an edge, which stands for no domain wall, is occupied with probability
 A_ij (A⁻¹)_ji. The required entries of the inverse follow from those of the sites eliminated later, by going back
-through the elimination. On a torus the four inverses are weighted by their Pfaffians. All earlier steps are linear in
-them, so the inverses are averaged once the edges of the cuts are treated.
+through the elimination. On a torus the four inverses are weighted by their Pfaffians. They are averaged after the
+edges of the cuts, because the rest of the way back is linear in them.
 """
 
 from __future__ import annotations

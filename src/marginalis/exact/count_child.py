@@ -21,7 +21,7 @@ def main() -> None:
 
 
 def counted(task: dict) -> dict:
-    """Return the count times 2^scale, with a scale that avoids overflow, or 0 if there is no solution."""
+    """Return the count times 2^scale, with a scale that avoids overflow and underflow, or 0 if there is no solution."""
     import pyganak
 
     low, high, scale = None, None, 0

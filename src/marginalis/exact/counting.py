@@ -159,7 +159,7 @@ def count_log_z(formula: Clauses, seconds: float, memory: float, tick: Tick) -> 
         "bytes": int(memory),
         "trials": _TRIALS,
     }
-    # A pipe could be written only in parts while the child reads slowly.
+    # The task is passed in a file, since a pipe blocks or is left half written if the child reads slowly.
     with tempfile.TemporaryFile("w+", encoding="utf-8") as given:
         json.dump(task, given)
         given.seek(0)

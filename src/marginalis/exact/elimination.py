@@ -108,7 +108,7 @@ def eliminate_factors(
 
 
 def _in_order(scope: Sequence[int], table: Array, cards: Sequence[int], rank: Sequence[int]) -> Factor:
-    """Return a factor with axes in order of elimination; one-state variables are removed unless it has no other."""
+    """Return a factor with axes in order of elimination; one-state variables are removed from larger tables."""
     if len(scope) > 1 and any(cards[v] == 1 for v in scope):
         table = table.reshape([cards[v] for v in scope if cards[v] > 1])
         scope = [v for v in scope if cards[v] > 1]

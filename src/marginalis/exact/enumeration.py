@@ -36,9 +36,9 @@ def enumerate_log_z(model: Natural | SignedForm, units: tuple[Units, Units], thr
     side, (taken_out, slope) = units[0], (1.0, -2.0) if units[1].offset == 0.0 else (0.0, 1.0)
     w, c = dense(model.weights), model.hidden_bias
     n, m = w.shape
-    # Isolated units are added for at least LANES lower and four upper states.
+    # Isolated units are added until there are at least LANES lower and four upper states.
     padding, empty = max(0, 6 - n), int(m == 0)
-    w = np.pad(w, ((0, padding), (0, empty)))  # An isolated unit gives at least one factor.
+    w = np.pad(w, ((0, padding), (0, empty)))  # A side without units gets one isolated unit.
     b, c = np.pad(model.visible_bias, (0, padding)), np.pad(c, (0, empty))
     among = None if model.lateral is None else np.pad(dense(model.lateral), ((0, padding), (0, padding)))
     n, m = n + padding, m + empty
@@ -54,7 +54,7 @@ def enumerate_log_z(model: Natural | SignedForm, units: tuple[Units, Units], thr
         return side.offset + side.scale * spins(states, n)
 
     def own(states: Array, part: slice) -> Array:
-        """Return the exponent of some units without the other ones."""
+        """Return the part of the exponent that depends on some units alone."""
         alone = states @ linear[part]
         return alone if among is None else alone + 0.5 * np.einsum("ki,ki->k", states @ among[part, part], states)
 

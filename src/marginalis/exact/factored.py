@@ -24,7 +24,7 @@ def factored_ways(model: FactorModel, method: str, max_seconds: float) -> list[t
     top, size = math.fsum(largest), math.fsum(map(abs, largest)) + 750.0 + model.n_variables
 
     def adds(value: float) -> float:
-        """Bound the terms summed: in a state that matters, all terms are within about top − ln Z of their maxima."""
+        """Return the size of the terms: in a state that matters they are within about top − ln Z of their maxima."""
         return size + max(0.0, top - value)
 
     return [(way.name, ExactMethod(way.seconds, way.size, _possible(way), adds, way.bytes)) for way in ways]

@@ -23,7 +23,7 @@ def kaufman_log_z(rows: int, cols: int, horizontal: float, vertical: float) -> f
     cosh γ = cosh 2K* cosh 2K' − sinh 2K* sinh 2K' cos(πl/M) is accurate for the small γ of the critical region.
 
     A negative coupling is made positive by flipping every other spin, which needs an even side. Raises a ValueError if
-    the side is odd, or below two. A side of two has double bonds. The relative accuracy is 1e-12.
+    that side is odd, or if a side is below two. A side of two has double bonds. The relative accuracy is 1e-12.
     """
     for name, side in (("rows", rows), ("cols", cols)):
         if side < 2:
