@@ -86,7 +86,7 @@ def test_any_graph_in_its_own_shape():
 def test_what_has_no_gradient():
     zeros = W.copy()
     zeros[0, 0] = 0.0
-    with pytest.raises(ValueError, match="weights has 1 zeros, by which nothing is known of ln Z"):
+    with pytest.raises(ValueError, match="weights has 1 zeros, for which ∂ ln Z is not known"):
         mg.expectations(mg.rbm(zeros, B, C)).gradient()
     sparse = mg.expectations(mg.rbm(sp.csr_array(zeros), B, C)).gradient()
     assert sparse.weights.nnz == 11

@@ -99,7 +99,7 @@ class Audit(Answer):
         found = []
         if self.pseudo_z is not None and abs(self.pseudo_z) > _FAR:
             found.append(
-                f"pseudo-likelihood wants another β than likelihood, by {abs(self.pseudo_z):.1f} standard errors"
+                f"pseudo-likelihood and likelihood give different β, by {abs(self.pseudo_z):.1f} standard errors"
             )
         if self.spread_z is not None and abs(self.spread_z) > _FAR:
             found.append(
@@ -109,7 +109,7 @@ class Audit(Answer):
         if self.bounds is not None and self.bounds.lower > self.bounds.upper:
             found.append("the bounds of F from both directions contradict each other")
         if self.kl_at_least is not None and self.kl_error is not None and self.kl_at_least > _FAR * self.kl_error:
-            found.append(f"their law is at least {self.kl_at_least:.2g} nats from the model's")
+            found.append(f"their distribution differs from the model's by at least {self.kl_at_least:.2g} nats")
         return tuple(found)
 
     @property
@@ -227,7 +227,7 @@ def audit(model: Any, samples: Any, *, bounds: bool = True, **options: Unpack[Ru
     variance = _variance(curve, beta)
     information = variance - float(inner.mean())  # of one sample about β
     if not information > 1e-9 * max(variance, 1e-300):
-        raise ValueError("samples say nothing about β: the energy does not vary under the model at it")
+        raise ValueError("samples do not determine β: the energy of the model does not vary there")
     n = len(a)
     sampling = float(a.std(ddof=1)) / math.sqrt(n)
     stderr = math.hypot(sampling, u_error) / information

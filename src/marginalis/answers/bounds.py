@@ -181,7 +181,7 @@ class Bounds(Answer):
         if self.samples == "given":
             sure = ", if these are independent samples of the model"
         if self.lower > self.upper:
-            sure = ", which cannot be"
+            sure = ", but they contradict each other"
         by = "Bennett's acceptance ratio" if self.is_two_sided else "the forward chains alone"
         lines = [
             f"{self.lower:.{digits}f} ≤ F ≤ {self.upper:.{digits}f}   (probability at least {self.confidence:g}{sure})",

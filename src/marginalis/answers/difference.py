@@ -96,7 +96,7 @@ class Difference(Answer):
         if annealed:
             found.append(
                 f"the chains from {' and '.join(annealed)} start from states annealed to it, not from exact samples: "
-                "what those have missed is missed here, and there are no bounds"
+                "phases that these have missed are missing in the result, and there are no bounds"
             )
         for end, weights in annealed.items():
             found += [f"the states annealed to {end}: {w.partition('; raise')[0]}" for w in warnings_of(weights)]

@@ -124,8 +124,8 @@ class Estimate(Answer):
         found = self.hints
         if 0.0 < self.stderr <= self.unseen:
             found += (
-                f"the {self.chains} chains agree so well that the error is that of what none of them has met: states "
-                f"that the base hardly ever starts from may have a share of {self.unseen:.1g} in Z",
+                f"the error is larger than the spread of the {self.chains} chains shows: states that the base hardly "
+                f"ever starts from, and that no chain has visited, may have a share of {self.unseen:.1g} in Z",
             )
         if self.rounding == 0.0 or (low < self.free_energy - self.rounding and high > self.free_energy + self.rounding):
             return found
@@ -287,5 +287,5 @@ def _warnings_of_base(plan: Plan) -> tuple[str, ...]:
         return ()
     return (
         f"the base holds {held} of {plan.path.end.n_variables} variables in one state, in which the couplings "
-        "need not leave them: what lies elsewhere is missed without a sign in the weights; start from base='uniform'",
+        "need not leave them: other states are missed without a sign in the weights; start from base='uniform'",
     )

@@ -47,7 +47,7 @@ def gradient_of(
     if is_rbm and not sp.issparse(model.weights) and not model.weights.all():
         count = int((model.weights == 0.0).sum())
         raise ValueError(
-            f"weights has {count} zeros, by which nothing is known of ln Z: make the matrix sparse if they stay zero, "
+            f"weights has {count} zeros, for which ∂ ln Z is not known: make the matrix sparse if they stay zero, "
             "or put 1e-300 in their place"
         )
     at_v, at_h = model.callers_features()

@@ -175,7 +175,7 @@ def _log_z(
 ) -> tuple[float, tuple[float, float], str, tuple[str, ...]]:
     """Return ln Z, its interval, its source, and its warnings."""
     if given is not None and options:
-        raise ValueError(f"log_z is given: leave out {', '.join(options)}, for nothing is estimated")
+        raise ValueError(f"log_z is given: leave out {', '.join(options)}, because nothing is estimated")
     if given is None:
         try:
             given = exact_log_z(

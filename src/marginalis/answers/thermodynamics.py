@@ -122,7 +122,7 @@ def thermodynamics(
     wanted = _inverse_temperatures(betas, temperatures)
     for units in (model.visible_units, model.hidden_units):
         if not units.is_discrete:
-            raise ValueError(f"thermodynamics serves discrete units only: {units.noun[0]}s have no law at β = 0")
+            raise ValueError(f"thermodynamics needs discrete units: {units.noun[0]}s have no distribution at β = 0")
     if "base" in options:
         raise ValueError("thermodynamics starts from the uniform base, which is β = 0; leave base out")
     chosen = filled_in(options, leave_out=_NOT_HERE)
@@ -165,7 +165,7 @@ def thermodynamics(
         )
     lost = 2.0**-50 * np.abs(table[0]).max()
     if lost > _COARSE:
-        warnings += (f"ln Z reaches {np.abs(table[0]).max():.2g}, rounded to {lost:.1g}: S and C are lost beside it",)
+        warnings += (f"ln Z reaches {np.abs(table[0]).max():.2g}, rounded to {lost:.1g}: S and C are not accurate",)
     return Thermodynamics(
         betas=wanted,
         **columns,
