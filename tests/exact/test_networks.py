@@ -231,6 +231,7 @@ def test_a_counting_process_that_dies(monkeypatch):
     with pytest.raises(CountingFailed, match="or died"):
         count_log_z(hard_formula(), 10.0, 4e9, no_tick)
     monkeypatch.setattr(networks, "AT_ONCE", 0.0)
+    monkeypatch.setattr(networks, "_REDUCTION", 0.0)
     monkeypatch.setattr(networks, "_SURE", -1.0)
     monkeypatch.setattr(networks, "_LEAST_COUNTING", 0.0)
     monkeypatch.setattr(networks, "is_deterministic", lambda factors: True)
