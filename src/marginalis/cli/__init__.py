@@ -8,6 +8,7 @@ handlers are set, so an interrupt during start-up also prints one line only. Rea
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -117,6 +118,8 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _leave_at_once(number: int, frame: FrameType | None) -> NoReturn:
+    with contextlib.suppress(ValueError):  # Only the main thread may change handlers; the watchdog is another thread.
+        _on_signals(signal.SIG_IGN)  # A further signal would print the message twice.
     atomic = sys.modules.get(f"{__package__.rpartition('.')[0]}.files.atomic")
     if atomic is not None:
         atomic.remove_unfinished()
