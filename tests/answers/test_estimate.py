@@ -127,7 +127,7 @@ def silent_misses(models, base, **options):
         r = mg.estimate(model, base=base, seed=seed, **(dict(steps=100, chains=200) | options))
         low, high = r.interval
         missed += not r.warnings and not low <= exact + 1e-9 * abs(exact) <= high + 2e-9 * abs(exact)
-        warned += any("the base holds" in w for w in r.warnings)
+        warned += any("the base fixes" in w for w in r.warnings)
     return missed, warned
 
 
@@ -147,15 +147,15 @@ def test_given_and_gaussian_sides_are_looked_at():
     rng = np.random.default_rng(2)
     model = random_rbm(rng, 10, 12, scale=0.3, temperature=0.01)
     side = 50.0 * np.where(rng.random(10) < 0.5, -1.0, 1.0)
-    assert "holds 10 of 22" in mg.estimate(model, base=(side, np.zeros(12)), steps=10).warnings[-1]
+    assert "fixes 10 of 22" in mg.estimate(model, base=(side, np.zeros(12)), steps=10).warnings[-1]
     w, b, c = 0.5 * rng.normal(size=(4, 8)), rng.normal(size=4), rng.normal(size=8)
     mixed = mg.rbm(w, b, c, units=("gaussian", "binary"), temperature=0.001)
     for model in (mixed, mixed.transposed()):
-        assert any("the base holds" in x for x in mg.estimate(model, base="biases", steps=10).warnings)
+        assert any("the base fixes" in x for x in mg.estimate(model, base="biases", steps=10).warnings)
     sparse = mg.ising_grid((4, 4), field=0.1, temperature=0.01)
-    assert any("holds 16 of 16" in x for x in mg.estimate(sparse, base="biases", steps=10).warnings)
-    assert any("holds 16 of 16" in x for x in mg.bound(sparse, base="biases", steps=10).warnings)
-    assert any("holds 16 of 16" in x for x in mg.estimate(sparse, base="biases", tolerance=0.1).warnings)
+    assert any("fixes 16 of 16" in x for x in mg.estimate(sparse, base="biases", steps=10).warnings)
+    assert any("fixes 16 of 16" in x for x in mg.bound(sparse, base="biases", steps=10).warnings)
+    assert any("fixes 16 of 16" in x for x in mg.estimate(sparse, base="biases", tolerance=0.1).warnings)
 
 
 def test_harmless_bases_are_not_warned_of():

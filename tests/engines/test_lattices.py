@@ -86,7 +86,7 @@ def test_what_is_not_taken_for_a_lattice():
         assert not is_lattice(make_plan(model, keep_whole=True), any_graph=True)
     assert not is_lattice(make_plan(MODELS["triangular"]))  # as planes know them
     for options in ({"method": "ais"}, {"transition": "metropolis"}):
-        assert not lattice.serves(make_plan(MODELS["torus"], **options))
+        assert not is_lattice(make_plan(MODELS["torus"], **options), any_graph=True)
         assert make_plan(MODELS["torus"], draws="planes", **options).placement.engine == "numpy"
         with pytest.raises(ValueError, match="not 'planes'"):
             make_plan(MODELS["torus"], draws="planes", engine="numba", **options)

@@ -19,6 +19,7 @@ from ..engines.recorder import Recorder
 from ..files.results import Result, read_result, write_result
 from ..paths.narrow_base import held_variables, unseen_share
 from ..running.session import Session
+from ..statistics.confidence import log_mean_exp
 from ..statistics.weights import Weights
 from .curve import Curve
 from .record import Answer, Record, finite, printable
@@ -270,22 +271,22 @@ def run_plan(plan: Plan, session: Session, recorder: Recorder | None = None) -> 
         log_weights = session.run(plan, recorder).log_weights
     if not np.isfinite(log_weights).all():
         raise ValueError("the log-weights are not finite: the parameters are too large for floating point")
-    unseen = unseen_share(plan.path.part, plan.path.start, plan.chains.count)
+    unseen, held = 0.0, 0
+    if plan.path.part is not None and not plan.path.start.is_uniform:
+        unseen = unseen_share(plan.path.end, plan.path.start, plan.chains.count)
+        held = held_variables(plan.path.end, plan.path.start)
+    log_z0 = plan.path.log_z0
+    rounding = rounding_of(plan, log_weights, log_z0 + log_mean_exp(log_weights))
     record = Record.of(plan, time.perf_counter() - start, session.names)
-    weights = Weights(frozen(log_weights), plan.path.log_z0, unseen=unseen, of=record.weights_of)
+    warning = (
+        f"the base fixes {held} of {plan.path.end.n_variables} variables in one state, but the couplings may favour "
+        "other states; the chains miss these, and the weights do not show it: use base='uniform'"
+        if held
+        else ""
+    )
     return Estimate(
-        weights=replace(weights, rounding=rounding_of(plan, log_weights, weights.log_z)),
+        weights=Weights(frozen(log_weights), log_z0, rounding, unseen, record.weights_of),
         record=record,
         fingerprint=plan.fingerprint(),
-        notes=_warnings_of_base(plan),
-    )
-
-
-def _warnings_of_base(plan: Plan) -> tuple[str, ...]:
-    """Warnings that follow from the base alone and do not show in the weights."""
-    if plan.path.part is None or not (held := held_variables(plan.path.end, plan.path.start)):
-        return ()
-    return (
-        f"the base holds {held} of {plan.path.end.n_variables} variables in one state, in which the couplings "
-        "need not leave them: other states are missed without a sign in the weights; start from base='uniform'",
+        notes=(warning,) * (held > 0),
     )

@@ -14,7 +14,7 @@ from ..models.forms import SignedForm
 from ..models.model import MRF
 from ..models.units import Rectified
 from ..parallel.threads import jit_is_off
-from ..paths.spins import signed_base
+from ..paths.path import signed_base
 
 if TYPE_CHECKING:
     from .plan import Placement, Plan

@@ -272,6 +272,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
     share, populations = resampling(chosen["resample"], chosen["populations"])
     if populations:
         chains = -(-chains // populations) * populations  # All populations have the same size.
+    devices = (0,) if chosen["device"] is None else device_numbers(chosen["device"])
     plan = Plan(
         path=path,
         betas=steps,
@@ -284,7 +285,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
             populations=populations,
             resample_below=share,
         ),
-        placement=Placement("auto", chosen["precision"], chosen["draws"], device_numbers(chosen["device"])),
+        placement=Placement("auto", chosen["precision"], chosen["draws"], devices),
         schedule=schedule if isinstance(schedule, str) else "given",
     )
     return plan.settled(chosen["engine"])

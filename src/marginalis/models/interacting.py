@@ -93,6 +93,8 @@ def annealable(value: Any) -> MRF:
 
     A factor model with zeros is reduced first (see `FactorModel.reduced`); it is refused if some zeros are left.
     """
+    if isinstance(value, MRF):
+        return value
     model = as_factors(value)
     if not isinstance(model, FactorModel) or model.largest_scope <= 2:
         return as_model(value)

@@ -317,6 +317,11 @@ class MRF(Displayed):
         return part[:n].astype(np.int64), part[n:].astype(np.int64), int(count)
 
     @property
+    def is_connected(self) -> bool:
+        """Whether both sides have variables, and all variables belong to one connected part."""
+        return min(len(self.visible_bias), len(self.hidden_bias)) > 0 and self.connected_parts[2] == 1
+
+    @property
     def spin_form(self) -> SignedForm | None:
         """The equivalent model of ±1 spins, or None if a side does not consist of two-state units."""
         if self.visible_units.values is None or self.hidden_units.values is None:

@@ -1,20 +1,21 @@
-"""The path of distributions that chains are annealed along."""
+"""The path of distributions that chains are annealed along, and the same path written in ±1 spins."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from ..checks import Array
+from ..models.forms import SignedForm, less, total
 from ..models.model import MRF
 from .base import Base
 from .mixture import Mixture
-from .reduce import sum_small_parts, whole_model
-from .spins import SignedPath, signed_path
+from .reduce import sum_small_parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,10 +150,82 @@ def make_path(model: MRF, base: Base, name: str, turned: bool | None = None, *, 
     On a bipartite graph the hidden side is sampled if `turned` is true or, if `turned` is None, if the hidden side is
     the smaller one (paper, section on the size ratio).
     """
-    part, start, exact = (whole_model if keep_whole or model.has_terms else sum_small_parts)(model, base)
+    part: MRF | None = model
+    start, exact = base, model.natural.offset - base.offset
+    if not (keep_whole or model.has_terms or base.is_coupled or model.is_connected):
+        part, start, exact = sum_small_parts(model, base)
     if turned is None:
         sampled = part or model
         turned = sampled.is_bipartite and sampled.n_hidden < sampled.n_visible
     if turned:
         part, start = part and part.transposed(), start.transposed()
     return Path(model, base, name, part, start, exact, turned)
+
+
+class SignedPath(NamedTuple):
+    """Fields and couplings at β = 0 and their slopes in β, with every two-state unit as a ±1 spin.
+
+    Missing couplings are None. `rise` is the slope in β of the constant that the change to spins adds to −E; a visible
+    unit is offset + scale·(±1).
+    """
+
+    base_v: Array
+    base_h: Array
+    slope_v: Array
+    slope_h: Array
+    weights: Any
+    weights0: Any
+    lateral: Any
+    lateral0: Any
+    rise: float
+    offset: float
+    scale: float
+    component_fields: Array | None  # The fields of each component of a mixture on the sampled side.
+    component_hidden: Array | None  # The fields of each component on the summed-out side.
+    component_weights: Array | None  # The exponent a_z of each component.
+
+    def constants(self, betas: Array) -> Array:
+        """Return the constant that the change to spins adds to every log-weight up to each step."""
+        return self.rise * (betas - betas[0])
+
+
+def signed_path(model: MRF, base: Base, mixture: Mixture | None) -> SignedPath:
+    """Return the path from a base, or from a mixture, to a model, written in spins."""
+    form = model.signed_form
+    weights0 = lateral0 = None
+    if base.is_coupled:
+        start = model.with_natural(base.weights, base.visible, base.hidden, base.lateral).signed_form
+        b0, c0, weights0, lateral0 = start.visible_bias, start.hidden_bias, start.weights, start.lateral
+        constant = form.constant - start.constant
+    else:
+        b0, c0 = signed_base(form, base)
+        constant = form.constant - form.visible[0] * total(base.visible) - form.hidden[0] * total(base.hidden)
+    fields = hidden = weights = None
+    if mixture is not None:
+        offset, scale = form.visible
+        fields = scale * mixture.fields
+        weights = mixture.weights + offset * mixture.fields.sum(axis=1)
+        if mixture.hidden is not None:
+            offset, scale = form.hidden
+            hidden = scale * mixture.hidden
+            weights = weights + offset * mixture.hidden.sum(axis=1)
+    return SignedPath(
+        b0,
+        c0,
+        form.visible_bias - b0,
+        form.hidden_bias - c0,
+        less(form.weights, weights0),
+        weights0,
+        less(form.lateral, lateral0),
+        lateral0,
+        constant,
+        *form.visible,
+        fields,
+        hidden,
+        None if weights is None else np.asarray(weights),
+    )
+
+
+def signed_base(form: SignedForm, base: Base) -> tuple[Array, Array]:
+    """Return the fields of a base on the spins of two-state units; fields on other units do not change."""
+    return form.visible[1] * base.visible, form.hidden[1] * base.hidden

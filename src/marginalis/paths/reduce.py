@@ -20,14 +20,12 @@ _SMALL_GAUSSIAN = 2000
 
 
 def sum_small_parts(model: MRF, base: Base) -> tuple[MRF | None, Base, float]:
-    """Sum out exactly the isolated variables and, if there are several connected parts, the small ones.
+    """Sum out exactly the isolated variables and the small connected parts of a model that has several parts.
 
     Returns the model that is left to be annealed (None if nothing is left), its base, and the exact ln(Z/Z_0) of the
     parts that were summed, offset included.
     """
     visible, hidden, count = model.connected_parts
-    if base.is_coupled or (count == 1 and len(visible) and len(hidden)):
-        return whole_model(model, base)
     alone = np.bincount(visible, minlength=count) + np.bincount(hidden, minlength=count) == 1
     exact = model.natural.offset + _free_log_ratio(model, base, alone[visible], alone[hidden])
     left = ~alone
@@ -42,11 +40,6 @@ def sum_small_parts(model: MRF, base: Base) -> tuple[MRF | None, Base, float]:
         return None, base, exact
     keep = left[visible], left[hidden]
     return submodel(model, *keep), _subbase(model, base, *keep), exact
-
-
-def whole_model(model: MRF, base: Base) -> tuple[MRF, Base, float]:
-    """Return the whole model to be annealed, with its base and an exact ln(Z/Z_0) of 0."""
-    return model, base, model.natural.offset - base.offset
 
 
 def _small_parts(model: MRF) -> Any:

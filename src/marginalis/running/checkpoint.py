@@ -101,10 +101,8 @@ class Checkpoint(Database):
                 db.execute("DELETE FROM piece WHERE number = ?", (number,))
 
 
-def open_checkpoint(options: Mapping[str, Any], label: str, models: Sequence[Any]) -> Checkpoint | None:
-    """Return the checkpoint that the options name, or None; `label` and `models` identify the call."""
-    if options["checkpoint"] is None:
-        return None
+def open_checkpoint(options: Mapping[str, Any], label: str, models: Sequence[Any]) -> Checkpoint:
+    """Return the checkpoint that the options name; `label` and `models` identify the call."""
     own = ("threads", "progress", "pool", "checkpoint")  # These options do not change the result.
     given = {name: _plain(value) for name, value in options.items() if name not in own}
     if given["draws"] == "words":  # Files of older versions, which had no other kind of draws, lack this entry.

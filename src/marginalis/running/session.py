@@ -95,12 +95,15 @@ def open_session(options: Mapping[str, Any], label: str, *models: Any) -> Iterat
     if needs_gpu(options.get("engine")) and (options["pool"] is None or str(options["pool"]).isdecimal()):
         for number in device_numbers(options.get("device")):
             open_device(number)  # A missing device is an error before the pilots; machines of a pool have their own.
-    with ticker(options["progress"], label) as tick, ExitStack() as stack:
-        store = open_checkpoint(options, label, models)
-        if store is not None:
-            stack.callback(store.close)
-        pool = None
+    session = Session(threads)
+    with ExitStack() as stack:
+        if options["progress"] is not False:
+            session.tick = stack.enter_context(ticker(options["progress"], label))
+            session.say = words_of(session.tick)
+        if options["checkpoint"] is not None:
+            session.store = open_checkpoint(options, label, models)
+            stack.callback(session.store.close)
         if options["pool"] is not None:
-            pool = open_pool(options["pool"], options["threads"], threads)
-            stack.callback(pool.close)
-        yield Session(threads, pool, store, tick, words_of(tick))
+            session.pool = open_pool(options["pool"], options["threads"], threads)
+            stack.callback(session.pool.close)
+        yield session

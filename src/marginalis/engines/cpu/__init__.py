@@ -14,20 +14,23 @@ from typing import Any
 
 from ...parallel.threads import interruptible
 from .. import Begun
+from ..placement import is_lattice
 from ..plan import Plan
 from . import bipartite, graph, lattice, planes, tables
 
 logger = logging.getLogger("marginalis")
 
 _HUGE = 1 << 23  # Entries of a matrix from which on preparing a plan takes seconds.
-# The families of kernels, fastest first.
-_FAMILIES = (planes, lattice, tables, bipartite, graph)
+# The families of kernels, fastest first; the first two support lattices only.
+_OF_LATTICES = (planes, lattice)
+_FAMILIES = (tables, bipartite, graph)
 _compiled: set[Any] = set()  # Kernels that have run in this process.
 
 
 def begin(plan: Plan) -> Begun:
     """Prepare a plan for the first family of kernels that supports it, and compile or load its kernels."""
-    family: Any = next(x for x in _FAMILIES if x.serves(plan))
+    families = _OF_LATTICES + _FAMILIES if is_lattice(plan, any_graph=True) else _FAMILIES
+    family: Any = next(x for x in families if x.serves(plan))
     # Preparing a plan with a huge matrix must be interruptible.
     is_huge = plan.path.end.weights.size > _HUGE
     prepared = interruptible(family.prepare, plan) if is_huge else family.prepare(plan)

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from ...checks import Array
 from ...models.units import Rectified, Units
-from ...paths.spins import SignedPath
+from ...paths.path import SignedPath
 from ...random import HIDDEN, VISIBLE
 from ...simd.draws import TILE
 from ...simd.functions import HAS_AVX512

@@ -1,4 +1,4 @@
-"""Couplings in the order in which the kernels read them."""
+"""Plans of spins as arguments of the kernels: the couplings in the order in which they are read, and the fields."""
 
 from __future__ import annotations
 
@@ -7,13 +7,62 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ...checks import Array
+from ...paths.path import SignedPath
+from ...random import HIDDEN, VISIBLE
 from ...simd.cache import kernel
 from ...simd.draws import TILE
 from ...simd.lookup import COLUMNS, SPINS
+from ..plan import Plan
+from .population import Prepared, chains_together
 from .tables_kernel import PANEL
 
 _UNITS = PANEL * TILE
 _WORTH_FILLING = 0.25  # A band is faster than lists of neighbours if at least this fraction of it is not zero.
+
+
+def is_bipartite(plan: Plan) -> bool:
+    """Whether a plan concerns spins on a bipartite graph, from a base without couplings."""
+    model, base = plan.path.end, plan.path.start
+    return model.spin_form is not None and model.is_bipartite and not base.is_coupled
+
+
+def laid_out(plan: Plan, path: SignedPath, dtype: type, up: Any, down: Any) -> tuple[Any, ...]:
+    """Return the first ten arguments of `bipartite_kernel` and of `tables_kernel`, given the packed couplings."""
+
+    def pad(x: Array) -> np.ndarray:
+        return np.pad(x, (0, -len(x) % TILE)).astype(dtype)
+
+    base, swap = plan.path.start, plan.path.is_turned
+    uniform = base.is_uniform
+    return (
+        up,
+        down,
+        pad(path.slope_v),
+        pad(path.slope_h),
+        None if uniform else pad(path.base_v),
+        None if uniform else pad(path.base_h),
+        plan.betas.astype(dtype),
+        np.diff(plan.betas),
+        np.uint64(plan.chains.seed),
+        (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN),
+    )
+
+
+def prepared(plan: Plan, path: SignedPath, model: Any, per_entry: int, bytes_per_unit: float) -> Prepared:
+    """Return the common data of the populations of a plan, at `per_entry` multiply-adds per coupling."""
+    entries = path.weights.nnz if sp.issparse(path.weights) else path.weights.size
+    variables = plan.path.end.n_variables
+    return Prepared(
+        model,
+        len(path.base_v),
+        model.slope_v.dtype.type,
+        path.constants(plan.betas),
+        path.offset,
+        path.scale,
+        per_entry * entries + 40 * variables,
+        chains_together(len(model.slope_v) + len(model.slope_h), bytes_per_unit),
+    )
 
 
 def pack(weights: Any, dtype: type) -> tuple[np.ndarray, ...]:

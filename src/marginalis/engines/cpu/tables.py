@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ...checks import Array
-from ...paths.spins import SignedPath
+from ...paths.path import SignedPath
 from ...simd.draws import TILE
 from ...simd.functions import HAS_AVX512
 from ...simd.lookup import SPINS
@@ -17,8 +17,7 @@ from ...simd.vector import LANES, aligned
 from ..plan import Plan
 from ..reference.loop import Distributions, never_one
 from . import population
-from .bipartite import is_bipartite, laid_out, prepared
-from .packing import is_band, pack_tables
+from .packing import is_band, is_bipartite, laid_out, pack_tables, prepared
 from .population import Prepared
 from .tables_kernel import ABREAST, PANEL, SLICE, TABLE, anneal_tables
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...checks import Array
 from ...gpu.device import Device
 from ...models.units import Units
-from ...paths.spins import SignedPath
+from ...paths.path import SignedPath
 from ..plan import Plan
 from ..reference.loop import Distributions as Reference
 from ..reference.loop import never_one

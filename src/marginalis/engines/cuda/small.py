@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...checks import Array
 from ...gpu.device import Device
-from ...paths.spins import SignedPath
+from ...paths.path import SignedPath
 from ..plan import Plan
 from .population import OnDevice, Prepared, prepared, real_type, weight_grid
 
