@@ -22,7 +22,7 @@ def traced(call):
         if frame.f_code.co_filename.startswith(ROOT):
             modules.add(frame.f_code.co_filename[len(ROOT) + 1 :])
         if frame.f_code.co_name == "__init__":
-            new = frame.f_locals["self"] if "self" in frame.f_locals else None
+            new = frame.f_locals.get("self")
             if type(new).__module__.startswith("marginalis"):
                 made[id(new)] = new  # An object that is kept cannot share its number with a later one.
 
