@@ -50,7 +50,7 @@ def reproduce(
         export=csv,
     )
     if as_json:
-        _print_json([{"experiment": r.experiment.name, **row} for r in results for row in r.rows])
+        _print_json({"rows": [{"experiment": r.experiment.name, **row} for r in results for row in r.rows]})
         return
     for r in results:
         _print_table(r.rows, r.experiment.title)
@@ -60,9 +60,16 @@ def reproduce(
 @app.command()
 def calibrate(
     repeats: Annotated[int | None, typer.Option(help="Estimates per cell.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Two kinds of models, no whole calls: a minute.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="More K, N and models: half an hour.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the tables.")] = Path("calibration"),
+    quick: Annotated[bool, typer.Option("--quick", help="Four kinds of models: one or two minutes.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="More K, N, models and whole calls: hours.")] = False,
+    families: Annotated[str | None, typer.Option(help="Kinds of models, separated by commas; all by default.")] = None,
+    calls: Annotated[int | None, typer.Option(help="Whole calls per model and kind of answer.")] = None,
+    only_calls: Annotated[bool, typer.Option("--only-calls", help="Whole calls only.")] = False,
+    without_exact: Annotated[
+        bool, typer.Option("--without-exact", help="Let no exact sum confirm the path of a whole call.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the tables and finished parts.")] = Path("calibration"),
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of models and random numbers.")] = 0,
     threads: Threads = None,
     engine: EngineOption = "auto",
@@ -84,14 +91,21 @@ def calibrate(
         pool=pool,
         quick=quick,
         full=full,
+        families=None if families is None else families.split(","),
+        calls=calls,
+        only_calls=only_calls,
+        without_exact=without_exact,
+        keep=out,
+        resume=resume,
         progress=True,
     )
     calibration.write(result, out)
     if as_json:
-        _print_json(result.cells)
+        names = ("rows", "intervals", "warnings", "families", "calls")
+        _print_json(dict(zip(names, result, strict=True)))
         return
-    _print_table(calibration.side_by_side(result.intervals), "Coverage by standard deviation of the log-weights")
     tables = (
+        (calibration.side_by_side(result.intervals), "Coverage by standard deviation of the log-weights"),
         (result.alarms, "Warnings by number of chains"),
         (result.families, "Warnings by family and number of chains"),
         (result.calls, "Whole calls"),
@@ -100,12 +114,15 @@ def calibrate(
         short = [{k: round(x, 3) if isinstance(x, float) else x for k, x in row.items()} for row in rows]
         if short:
             _print_table(short, title)
-    say(f"every cell: {out / 'calibration.csv'}", err=True)
+    say(f"all tables: {out}", err=True)
 
 
-def _print_json(rows: list[dict[str, Any]]) -> None:
-    plain = [{k: None if isinstance(x, float) and not math.isfinite(x) else x for k, x in row.items()} for row in rows]
-    say(json.dumps({"rows": plain}, allow_nan=False))
+def _print_json(tables: dict[str, list[dict[str, Any]]]) -> None:
+    say(json.dumps({name: [_plain(row) for row in rows] for name, rows in tables.items()}, allow_nan=False))
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {k: None if isinstance(x, float) and not math.isfinite(x) else x for k, x in row.items()}
 
 
 def _print_table(rows: list[dict[str, Any]], title: str) -> None:

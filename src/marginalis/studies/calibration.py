@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..checks import Array, whole
+from ..checks import Array, one_of, whole
 from ..engines.plan import make_plan
-from ..exact import exact_log_z
 from ..files import atomic
 from ..options import Engine
 from ..parallel.each import call_each
@@ -29,6 +28,7 @@ from .calls import judge_calls
 from .experiment import Summary
 from .families import Case, available, received, sendable
 from .intervals import FAST, SLOW, Sample, chosen
+from .parts import Parts
 from .sampling import check_engine, derive
 
 FEWEST = 150  # Cells with fewer estimates than this are left out.
@@ -52,9 +52,11 @@ class Scale(NamedTuple):
     slow: bool  # Whether the slow intervals, which resample, are included.
 
 
-QUICK = Scale((2, 5, 10, 30), (20, 50, 100, 300), 3, 900, 6_000_000, 300_000, 0, True)
+QUICK = Scale((2, 5, 10, 30), (20, 50, 100, 300), 3, 900, 6_000_000, 300_000, 3, True)
 USUAL = Scale((2, 10, 100), (20, 50, 200, 1000), 2, 400, 3_000_000, 150_000, 6, False)
 FULL = Scale((2, 5, 10, 30, 100, 1000), (20, 50, 100, 300, 1000, 3000), 3, 900, 6_000_000, 300_000, 40, True)
+# The families and settings of the quick study.
+FEW = {"rbm-gaussian": (0.5, 2.0, 20.0), "glass": (1.0,), "bars": (100,), "prototypes": (0.5,)}
 
 
 class Piece(NamedTuple):
@@ -64,6 +66,36 @@ class Piece(NamedTuple):
     setting: float
     steps: int
     instance: int
+
+
+class Tally(NamedTuple):
+    """Sums over the estimates of one method, K and N; tallies of several models add up."""
+
+    method: str
+    chains: int
+    repeats: int
+    warned: int
+    silent: int  # Estimates without a warning whose intervals cover the exact value.
+    covered: dict[str, tuple[int, int]]  # By interval: how many cover it, of how many.
+    width: dict[str, tuple[float, int]]  # By interval: sum of the widths, and their number.
+    ess: list[float]
+    deviation: float  # Sum of squared deviations of the estimates, as for an unbiased variance.
+    spread: float  # Standard deviation of the log-weights times the number of estimates.
+
+    def plus(self, other: Tally) -> Tally:
+        """Return the sums over both."""
+        return Tally(
+            self.method,
+            self.chains,
+            self.repeats + other.repeats,
+            self.warned + other.warned,
+            self.silent + other.silent,
+            {k: (a + other.covered[k][0], n + other.covered[k][1]) for k, (a, n) in self.covered.items()},
+            {k: (a + other.width[k][0], n + other.width[k][1]) for k, (a, n) in self.width.items()},
+            [*self.ess, *other.ess],
+            self.deviation + other.deviation,
+            self.spread + other.spread,
+        )
 
 
 class Calibration(NamedTuple):
@@ -78,6 +110,7 @@ class Calibration(NamedTuple):
 
 # File names of the fields of a `Calibration`.
 FILES = ("calibration.csv", "intervals.csv", "alarms.csv", "families.csv", "calls.csv")
+PARTS = "parts.jsonl"  # File of the finished parts.
 
 
 def calibrate(
@@ -89,12 +122,21 @@ def calibrate(
     engine: Engine = "auto",
     quick: bool = False,
     full: bool = False,
+    families: Sequence[str] | None = None,
+    calls: int | None = None,
+    only_calls: bool = False,
+    without_exact: bool = False,
+    keep: str | Path | None = None,
+    resume: bool = False,
     progress: bool | Tick = False,
 ) -> Calibration:
     """Run the study; `repeats` is the number of estimates per cell, fewer if the run would be too long.
 
-    `quick` takes two kinds of models at a few settings and no whole calls. `full` takes more K, N and models, and also
-    tests other intervals. `pool` and `engine` are as in `estimate`; every run is one task.
+    `quick` takes a few kinds of models at a few settings. `full` takes more K, N and models, and also tests other
+    intervals. `families` names the kinds of models, all by default. `calls` is the number of whole calls per model and
+    answer, and `only_calls` leaves out the study of plain runs. `without_exact` removes the exact sums that confirm the
+    path of a whole call. `keep` names a folder for the finished parts, with which `resume` continues a stopped study.
+    `pool` and `engine` are as in `estimate`; every run is one task.
     """
     check_engine(engine)
     if quick and full:
@@ -102,10 +144,10 @@ def calibrate(
     scale = QUICK if quick else FULL if full else USUAL
     each = -(-check_repeats(scale.repeats if repeats is None else repeats) // scale.instances)
     seed = whole(seed, "seed", 0, 2**64 - 1)
-    cases = available()
-    if quick:
-        few = {"rbm-gaussian": (0.5, 2.0, 20.0), "glass": (1.0,)}
-        cases = tuple(case._replace(settings=few[case.name]) for case in cases if case.name in few)
+    runs = scale.calls if calls is None else whole(calls, "calls", 0, 10**6)
+    if resume and keep is None:
+        raise ValueError("resume needs keep, the folder with the finished parts")
+    cases = _cases(families, quick)
     pieces = [
         Piece(case, setting, steps, instance)
         for case in cases
@@ -113,27 +155,48 @@ def calibrate(
         for steps in scale.steps
         for instance in range(scale.instances)
     ]
-    found: dict[Piece, list[dict[str, Any]]] = {}
+    if only_calls:
+        pieces = []
+    parts = Parts(None if keep is None else Path(keep) / PARTS, resume)
+    named = f"{seed}/{engine}/{each}/{scale.chains}/{scale.work}/{scale.longest}/{scale.slow}"
+    keys = [f"{x.case.name}/{x.setting}/{x.steps}/{x.instance}/{named}" for x in pieces]
+    todo = [number for number, key in enumerate(keys) if key not in parts]
 
-    def receive(number: int, judged: list[dict[str, Any]]) -> None:
-        found[pieces[number]] = judged
+    def receive(number: int, tallies: list[Tally]) -> None:
+        parts.add(keys[todo[number]], tallies)
 
     work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None, "engine": engine}
-    with open_session(work, "calibrate") as session:
-        items = [piece._replace(case=sendable(piece.case, session.pool)) for piece in pieces]
-        call_each(
-            partial(_measure, scale, each, seed, engine), items, receive, session.pool, session.threads, session.tick
+    if todo:
+        with open_session(work, "calibrate") as session:
+            items = [pieces[number]._replace(case=sendable(pieces[number].case, session.pool)) for number in todo]
+            measure = partial(_measure, scale, each, seed, engine)
+            call_each(measure, items, receive, session.pool, session.threads, session.tick)
+    judged: Summary = []
+    if runs:
+        judged = judge_calls(
+            cases, runs, seed, threads, progress, pool, engine, without_exact=without_exact, parts=parts
         )
-    calls = judge_calls(cases, scale.calls, seed, threads, progress, pool, engine) if scale.calls else []
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for piece in pieces:
-        for part in found[piece]:
-            key = (piece.case.name, piece.setting, piece.steps, part["method"], part["chains"])
-            groups.setdefault(key, []).append(part)
-    merged = [(key, {k: _join([p[k] for p in parts]) for k in parts[0]}) for key, parts in groups.items()]
-    merged = [(key, cell) for key, cell in merged if len(cell["warned"]) >= FEWEST]
+    groups: dict[tuple[Any, ...], Tally] = {}
+    for piece, key in zip(pieces, keys, strict=True):
+        for tally in (Tally(*x) for x in parts[key]):
+            cell = (piece.case.name, piece.setting, piece.steps, tally.method, tally.chains)
+            groups[cell] = groups[cell].plus(tally) if cell in groups else tally
+    merged = [item for item in groups.items() if item[1].repeats >= FEWEST]
     cells = [_cell(*item) for item in merged]
-    return Calibration(cells, _intervals(merged), _alarms(cells, "chains"), _alarms(cells, "model", "chains"), calls)
+    return Calibration(cells, _intervals(merged), _alarms(cells, "chains"), _alarms(cells, "model", "chains"), judged)
+
+
+def _cases(names: Sequence[str] | None, quick: bool) -> tuple[Case, ...]:
+    """Return the families of a study; `names` chooses among them."""
+    cases = available()
+    if names is not None:
+        known = [case.name for case in cases]
+        for name in names:
+            one_of(name, known, "families")
+        cases = tuple(case for case in cases if case.name in names)
+    elif quick:
+        cases = tuple(case._replace(settings=FEW[case.name]) for case in cases if case.name in FEW)
+    return cases
 
 
 def check_repeats(repeats: int) -> int:
@@ -141,14 +204,7 @@ def check_repeats(repeats: int) -> int:
     return whole(repeats, "repeats", FEWEST, 10**6)
 
 
-def _join(parts: Sequence[Any]) -> Any:
-    """Concatenate arrays, also inside dictionaries; of anything else keep the first."""
-    if isinstance(parts[0], dict):
-        return {k: _join([p[k] for p in parts]) for k in parts[0]}
-    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else parts[0]
-
-
-def _measure(scale: Scale, repeats: int, seed: int, engine: Engine, piece: Piece, heed: Tick) -> list[dict[str, Any]]:
+def _measure(scale: Scale, repeats: int, seed: int, engine: Engine, piece: Piece, heed: Tick) -> list[Tally]:
     """Test every interval on one run: its coverage, width and warnings, per method and N."""
     case, setting, steps, instance = piece._replace(case=received(piece.case))
     model = case.make(setting, derive(seed, "calibration", case.name, instance) % 2**32)
@@ -156,7 +212,7 @@ def _measure(scale: Scale, repeats: int, seed: int, engine: Engine, piece: Piece
     own = derive(seed, "calibration", "chains", case.name, setting, steps, instance)
     make = partial(make_plan, model, steps=steps, seed=own, engine=engine)
     plan = make(method="ais", chains=chains)
-    shift = plan.path.base.log_z(model) - exact_log_z(model, threads=1)
+    shift = plan.path.base.log_z(model) - case.log_z(model)
     found: dict[str, tuple[Array, Sequence[int]]] = {}
     session = Session(tick=heed)
     joint, marginal, _ = session.run(plan)
@@ -169,18 +225,14 @@ def _measure(scale: Scale, repeats: int, seed: int, engine: Engine, piece: Piece
         plan = make(chains=number * POPULATION, resample=0.5, populations=number)
         found["resampled"] = session.run(plan).log_weights, POPULATIONS
     return [
-        {
-            "method": method,
-            "chains": n,
-            **_judge((log_weights + shift)[: min(repeats, len(log_weights) // n) * n].reshape(-1, n), scale.slow),
-        }
+        _judge(method, (log_weights + shift)[: min(repeats, len(log_weights) // n) * n].reshape(-1, n), scale.slow)
         for method, (log_weights, sizes) in found.items()
         for n in sizes
         if len(log_weights) >= n
     ]
 
 
-def _judge(rows: Array, slow: bool) -> dict[str, Any]:
+def _judge(method: str, rows: Array, slow: bool) -> Tally:
     """Test the intervals of estimates, one per row of log-weights shifted to ln E[W] = 0."""
     sample = Sample(rows)
     ends = {"chosen": chosen(sample)} | {name: f(sample) for name, f in FAST.items()}
@@ -188,45 +240,54 @@ def _judge(rows: Array, slow: bool) -> dict[str, Any]:
         few = Sample(rows[:SLOW_REPEATS])
         ends |= {name: f(few) for name, f in SLOW.items()}
     spread = sample.log_mean - sample.log_mean.mean()
-    return {
-        "warned": np.array([bool(confidence.warnings_of(row)) for row in rows]),
-        "covered": {name: (low <= 0.0) & (high >= 0.0) for name, (low, high) in ends.items()},
-        "width": {name: high - low for name, (low, high) in ends.items()},
-        "ess": sample.w.sum(axis=1) ** 2 / (sample.w**2).sum(axis=1),
-        "deviation": spread**2 * len(rows) / max(len(rows) - 1, 1),
-        "spread": np.full(len(rows), rows.std()),
-    }
+    warned = np.array([bool(confidence.warnings_of(row)) for row in rows])
+    low, high = ends["chosen"]
+    return Tally(
+        method,
+        sample.n,
+        len(rows),
+        int(warned.sum()),
+        int(((low <= 0.0) & (high >= 0.0) & ~warned).sum()),
+        {name: (int(((low <= 0.0) & (high >= 0.0)).sum()), len(low)) for name, (low, high) in ends.items()},
+        {name: (float((high - low).sum()), len(low)) for name, (low, high) in ends.items()},
+        (sample.w.sum(axis=1) ** 2 / (sample.w**2).sum(axis=1)).round(3).tolist(),
+        float(spread @ spread) * len(rows) / max(len(rows) - 1, 1),
+        float(rows.std()) * len(rows),
+    )
 
 
-def _ideal(cell: dict[str, Any]) -> float:
+def _mean(pair: tuple[float, int]) -> float:
+    return pair[0] / pair[1]
+
+
+def _ideal(cell: Tally) -> float:
     """Width of a normal interval with the true standard deviation of the estimates."""
-    return max(3.92 * float(cell["deviation"].mean()) ** 0.5, 1e-12)
+    return max(3.92 * (cell.deviation / cell.repeats) ** 0.5, 1e-12)
 
 
-def _cell(key: tuple[Any, ...], cell: dict[str, Any]) -> dict[str, Any]:
-    covered, warned = cell["covered"]["chosen"], cell["warned"]
-    silent = covered[~warned]
+def _cell(key: tuple[Any, ...], cell: Tally) -> dict[str, Any]:
+    quiet = cell.repeats - cell.warned
     return {
         **dict(zip(("model", "setting", "steps", "method", "chains"), key, strict=True)),
-        "spread": float(cell["spread"].mean()),
-        "ess": float(np.median(cell["ess"])),
-        "repeats": len(warned),
-        "coverage": float(covered.mean()),
-        "coverage_delta": float(cell["covered"]["delta"].mean()),
-        "width": float(cell["width"]["chosen"].mean()) / _ideal(cell),
-        "warned": float(warned.mean()),
-        "coverage_unwarned": float(silent.mean()) if len(silent) else None,
-        "silent_miss": float((~covered & ~warned).mean()),
+        "spread": cell.spread / cell.repeats,
+        "ess": float(np.median(cell.ess)),
+        "repeats": cell.repeats,
+        "coverage": _mean(cell.covered["chosen"]),
+        "coverage_delta": _mean(cell.covered["delta"]),
+        "width": _mean(cell.width["chosen"]) / _ideal(cell),
+        "warned": cell.warned / cell.repeats,
+        "coverage_unwarned": cell.silent / quiet if quiet else None,
+        "silent_miss": (quiet - cell.silent) / cell.repeats,
     }
 
 
-def _intervals(cells: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]) -> Summary:
+def _intervals(cells: Sequence[tuple[tuple[Any, ...], Tally]]) -> Summary:
     """Mean and lowest coverage over cells, and the median of their mean widths, by regime and N."""
     groups: dict[tuple[float, int, str], list[tuple[float, float]]] = {}
     for key, cell in cells:
-        regime = next(x for x in REGIMES if cell["spread"].mean() < x)
-        for name, covered in cell["covered"].items():
-            found = float(covered.mean()), float(cell["width"][name].mean()) / _ideal(cell)
+        regime = next(x for x in REGIMES if cell.spread / cell.repeats < x)
+        for name, covered in cell.covered.items():
+            found = _mean(covered), _mean(cell.width[name]) / _ideal(cell)
             groups.setdefault((regime, key[-1], name), []).append(found)
     order = ["chosen", *FAST, *SLOW]
     rows = []
@@ -303,7 +364,7 @@ def inside(rate: float, count: int, sigmas: float = 3.0) -> bool:
 
 def make_folder(folder: Path) -> None:
     """Make the folder for the tables, or raise an error if nothing can be written there."""
-    atomic.make_folder(folder, *FILES)
+    atomic.make_folder(folder, *FILES, PARTS)
 
 
 def write(result: Calibration, folder: Path) -> None:

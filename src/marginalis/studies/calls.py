@@ -1,37 +1,68 @@
-"""Coverage of answers of whole calls that are not computed from the weights of plain chains.
+"""Coverage of the answers of whole calls, which choose their path, steps and chains themselves.
 
-Tested against exact values are the default call and `tolerance=`, which choose path and steps, Bennett's estimate from
-exact samples, and the errors of the heat capacity.
+Compared with exact values are ln Z of the default call and of `tolerance=`, means of all variables, heat capacities,
+and Bennett's estimate from exact samples. The families are so small that an exact sum often confirms the chosen path;
+`without_exact` removes that confirmation, which larger models do not have.
 """
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..answers.bounds import bound
 from ..answers.estimating import estimate
+from ..answers.expectations import expectations
 from ..answers.thermodynamics import thermodynamics
-from ..exact import exact_log_z
+from ..exact import ModelTooLarge
 from ..models.model import MRF
 from ..options import Engine
 from ..parallel.each import call_each
 from ..parallel.threads import Tick
+from ..planning import choose
 from ..running.session import open_session
 from .experiment import Summary
 from .families import Case, received, sendable
+from .parts import Parts
 from .sampling import derive
 
-TOLERANCE = 0.2  # Tolerance of the calls with `tolerance=`.
+logger = logging.getLogger("marginalis")
+
+TOLERANCE = 0.1  # Tolerance of the calls with `tolerance=`.
 BENNETT = 30, 50  # Steps, and chains in each direction.
 BENNETT_GROUPS = 20  # Groups of chains, each one estimate; they come from one run.
-HEAT = 100, 200  # Steps and chains of the runs for the heat capacity.
+HEAT = 100, 200  # Steps and chains of the plain runs for the heat capacity.
+HEAT_RUNS = 4  # Number of these for every other call, since they are short.
+PART = 10  # Calls that make one part of the study; every part has a model of its own.
+FAR = 0.5  # Error of ln Z above which an answer counts as far off.
+Z95 = 1.96  # Standard errors within which a mean or a heat capacity must lie.
 
-Verdict = tuple[bool, bool]  # Whether the interval covers the exact value, and whether the answer has warnings.
+
+class Verdict(NamedTuple):
+    """One call compared with exact values."""
+
+    numbers: int  # Numbers compared: one, or the means of all variables.
+    held: int  # How many of them lie in their intervals.
+    warned: bool
+    error: float  # ln Z minus the exact value; 0 for other answers.
+    seconds: float  # CPU seconds of the call.
+
+
+class Job(NamedTuple):
+    """Some calls of one kind on one model."""
+
+    answer: str
+    case: Any  # The family, or its name on a pool.
+    setting: float
+    first: int
+    runs: int
 
 
 def judge_calls(
@@ -42,70 +73,124 @@ def judge_calls(
     progress: bool | Tick = False,
     pool: Any = None,
     engine: Engine = "auto",
+    *,
+    without_exact: bool = False,
+    parts: Parts | None = None,
 ) -> Summary:
     """Return for every answer and family the coverage of the intervals and the rate of warnings.
 
-    The calls are made at two settings of every family, the middle and the last, with `runs` seeds each.
+    The calls are made at two settings of every family, the middle and the last, with `runs` seeds each. Parts that
+    `parts` already has are not repeated.
     """
     jobs = [
-        (name, case, setting)
+        Job(answer, case, setting, first, min(PART, runs - first))
         for case in cases
         for setting in dict.fromkeys((case.settings[len(case.settings) // 2], case.settings[-1]))
-        for name in ANSWERS
+        for answer in ANSWERS
+        for first in range(0, runs, PART)
     ]
-    found: dict[tuple[str, Case, float], list[Verdict]] = {}
+    parts = Parts() if parts is None else parts
+    keys = [f"{x.answer}/{x.case.name}/{x.setting}/{x.first}+{x.runs}/{seed}/{engine}/{without_exact}" for x in jobs]
+    todo = [number for number, key in enumerate(keys) if key not in parts]
 
     def receive(number: int, verdicts: list[Verdict]) -> None:
-        found[jobs[number]] = verdicts
+        parts.add(keys[todo[number]], verdicts)
 
     work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None, "engine": engine}
-    with open_session(work, "whole calls") as session:
-        items = [(name, sendable(case, session.pool), setting) for name, case, setting in jobs]
-        call_each(partial(_verdicts, runs, seed, engine), items, receive, session.pool, session.threads, session.tick)
+    with open_session(work, "whole calls") as session, _choosing(without_exact):
+        items = [jobs[number]._replace(case=sendable(jobs[number].case, session.pool)) for number in todo]
+        measure = partial(_verdicts, seed, engine, without_exact)
+        call_each(measure, items, receive, session.pool, session.threads, session.tick)
+    found = [(job, [Verdict(*x) for x in parts[key]]) for job, key in zip(jobs, keys, strict=True)]
     rows = []
-    for name in ANSWERS:
-        everything = [verdict for job in jobs if job[0] == name for verdict in found[job]]
-        for case in cases:
-            rows.append(_row(name, case.name, [v for job in jobs if job[:2] == (name, case) for v in found[job]]))
-        rows.append(_row(name, "all", everything))
+    for answer in ANSWERS:
+        for name in [*(case.name for case in cases), "all"]:
+            here = [
+                v
+                for job, verdicts in found
+                if job.answer == answer and name in (job.case.name, "all")
+                for v in verdicts
+            ]
+            rows.append(_row(answer, name, here))
     return [row for row in rows if row["runs"]]
 
 
-def _verdicts(runs: int, seed: int, engine: Engine, job: tuple[str, Any, float], heed: Tick) -> list[Verdict]:
-    """Compute one kind of answer for one model with all seeds."""
-    name, case, setting = job[0], received(job[1]), job[2]
-    model = case.make(setting, derive(seed, "calls", case.name) % 2**32)
-    own = derive(seed, "calls", name, case.name, setting) % 2**32
-    return list(ANSWERS[name](model, runs, {"seed": own, "threads": 1, "engine": engine}))
+@contextmanager
+def _choosing(without_exact: bool) -> Iterator[None]:
+    """Silence the messages of the calls and, if asked for, remove the exact sum from their choice of a path."""
+    before, level = choose.soon, logger.level
+    logger.setLevel(logging.WARNING)
+    if without_exact:
+        choose.soon = lambda *ignored: None
+    try:
+        yield
+    finally:
+        choose.soon = before
+        logger.setLevel(level)
+
+
+def _verdicts(seed: int, engine: Engine, without_exact: bool, job: Job, heed: Tick) -> list[Verdict]:
+    """Make the calls of one job."""
+    case = received(job.case)
+    words = (job.first,) if job.first else ()
+    model = case.make(job.setting, derive(seed, "calls", case.name, *words) % 2**32)
+    own = derive(seed, "calls", job.answer, case.name, job.setting, *words) % 2**32
+    if without_exact:  # For good, in a process of a pool, which has no other work.
+        choose.soon = lambda *ignored: None
+    return list(ANSWERS[job.answer](case, model, job.runs, {"seed": own, "threads": 1, "engine": engine}))
 
 
 def _row(answer: str, model: str, verdicts: Sequence[Verdict]) -> dict[str, object]:
-    quiet = [held for held, warned in verdicts if not warned]
+    quiet = [x for x in verdicts if not x.warned]
+    numbers, held = sum(x.numbers for x in quiet), sum(x.held for x in quiet)
     return {
         "answer": answer,
         "model": model,
         "runs": len(verdicts),
-        "held": sum(held for held, _ in verdicts),
-        "warned": sum(warned for _, warned in verdicts),
+        "numbers": sum(x.numbers for x in verdicts),
+        "held": sum(x.held for x in verdicts),
+        "warned": sum(x.warned for x in verdicts),
         "quiet": len(quiet),
-        "quiet_and_wrong": len(quiet) - sum(quiet),
-        "coverage_unwarned": sum(quiet) / len(quiet) if quiet else None,
+        "quiet_and_wrong": numbers - held,
+        "quiet_and_far_off": sum(abs(x.error) > FAR for x in quiet),
+        "coverage_unwarned": held / numbers if numbers else None,
+        "seconds": sum(x.seconds for x in verdicts) / max(len(verdicts), 1),
     }
 
 
-def _estimates(model: MRF, runs: int, options: Any, tolerance: float | None) -> Iterator[Verdict]:
-    free_energy = -exact_log_z(model, threads=1)
+def _timed(run: Callable[[], Any]) -> tuple[Any, float]:
+    begin = time.thread_time()
+    return run(), time.thread_time() - begin
+
+
+def _estimates(tolerance: float | None, case: Case, model: MRF, runs: int, options: Any) -> Iterator[Verdict]:
+    log_z = case.log_z(model)
     for run in range(runs):
-        result = estimate(model, tolerance=tolerance, **{**options, "seed": options["seed"] + run})
-        low, high = result.interval
-        yield low <= free_energy <= high, bool(result.warnings)
+        own = {**options, "seed": options["seed"] + run}
+        result, seconds = _timed(partial(estimate, model, tolerance=tolerance, **own))
+        low, high = result.log_z_interval
+        yield Verdict(1, int(low <= log_z <= high), bool(result.warnings), result.log_z - log_z, seconds)
 
 
-def _bennett(model: MRF, runs: int, options: Any) -> Iterator[Verdict]:
+def _means(case: Case, model: MRF, runs: int, options: Any) -> Iterator[Verdict]:
+    """The means of all variables ± 1.96 errors; empty if the model has no exact means."""
+    try:
+        exact = expectations(model, exact=True, threads=1).means
+    except ModelTooLarge:
+        return
+    for run in range(runs):
+        own = {**options, "seed": options["seed"] + run}
+        result, seconds = _timed(partial(expectations, model, exact=False, **own))
+        # An error of 0 comes with a mean that is the same in all states.
+        held = np.abs(result.means - exact) <= Z95 * result.mean_errors + 1e-9
+        yield Verdict(len(held), int(held.sum()), bool(result.warnings), 0.0, seconds)
+
+
+def _bennett(case: Case, model: MRF, runs: int, options: Any) -> Iterator[Verdict]:
     """Bennett's estimate from groups of chains of one long run; empty if the model has no exact samples."""
-    free_energy = -exact_log_z(model, threads=1)
+    log_z = case.log_z(model)
     steps, chains = BENNETT
-    whole = bound(model, steps=steps, chains=chains * runs * BENNETT_GROUPS, **options)
+    whole, seconds = _timed(partial(bound, model, steps=steps, chains=chains * runs * BENNETT_GROUPS, **options))
     if not whole.is_certified:
         return
     forward, back = (x.reshape(-1, chains) for x in (whole.forward.log_weights, whole.reverse_log_weights))
@@ -116,24 +201,28 @@ def _bennett(model: MRF, runs: int, options: Any) -> Iterator[Verdict]:
             reverse_log_weights=b,
         )
         low, high = part.interval
-        yield low <= free_energy <= high, bool(part.warnings)
+        yield Verdict(1, int(low <= -log_z <= high), bool(part.warnings), 0.0, seconds / len(forward))
 
 
-def _heat_capacity(model: MRF, runs: int, options: Any) -> Iterator[Verdict]:
+def _heat_capacity(plain: bool, case: Case, model: MRF, runs: int, options: Any) -> Iterator[Verdict]:
     """The heat capacity ± 1.96 errors, compared with the second derivative of the exact ln Z."""
     beta = 1.0 / model.temperature
     h = 2e-3 * beta
-    at = [exact_log_z(replace(model, temperature=1.0 / (beta + k * h)), threads=1) for k in (-2, -1, 0, 1, 2)]
+    at = [case.log_z(replace(model, temperature=1.0 / (beta + k * h))) for k in (-2, -1, 0, 1, 2)]
     exact = beta**2 * float(np.dot(at, (-1.0, 16.0, -30.0, 16.0, -1.0))) / (12.0 * h * h)
-    steps, chains = HEAT
-    for run in range(4 * runs):
-        t = thermodynamics(model, [beta], steps=steps, chains=chains, **{**options, "seed": options["seed"] + run})
-        yield abs(t.heat_capacity[0] - exact) <= 1.96 * t.heat_capacity_error[0], bool(t.warnings)
+    given = dict(zip(("steps", "chains"), HEAT, strict=True)) if plain else {}
+    for run in range(runs * HEAT_RUNS if plain else runs):
+        own = {**options, **given, "seed": options["seed"] + run}
+        t, seconds = _timed(partial(thermodynamics, model, [beta], **own))
+        held = abs(t.heat_capacity[0] - exact) <= Z95 * t.heat_capacity_error[0]
+        yield Verdict(1, int(held), bool(t.warnings), 0.0, seconds)
 
 
-ANSWERS: dict[str, Callable[[MRF, int, Any], Iterator[Verdict]]] = {
-    "default call": lambda model, runs, options: _estimates(model, runs, options, None),
-    f"tolerance={TOLERANCE:g}": lambda model, runs, options: _estimates(model, runs, options, TOLERANCE),
+ANSWERS: dict[str, Callable[[Case, MRF, int, Any], Iterator[Verdict]]] = {
+    "default call": partial(_estimates, None),
+    f"tolerance={TOLERANCE:g}": partial(_estimates, TOLERANCE),
+    "means": _means,
+    "heat capacity": partial(_heat_capacity, False),
+    "heat capacity, plain": partial(_heat_capacity, True),
     "bennett": _bennett,
-    "heat capacity": _heat_capacity,
 }

@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 
 import networkx as nx
 import numpy as np
-from scipy.special import expit
 
-from ..checks import Array
+from ..exact import exact_log_z
 from ..examples import ising_grid, potts_grid, random_dbm, rbm_gaussian, rbm_hopfield
 from ..models import grids
 from ..models.graphs import from_edges
 from ..models.layered import rbm
 from ..models.model import MRF
+from . import hard_families as hard
+from . import training
 
 logger = logging.getLogger("marginalis")
 
 INV_T = (0.5, 1.0, 2.0, 4.0, 8.0, 20.0)
-_BATCH, _RATE = 20, 0.05  # Batch size and learning rate of the training.
 
 
 class Case(NamedTuple):
@@ -32,6 +32,12 @@ class Case(NamedTuple):
     parameter: str
     settings: tuple[float, ...]
     make: Callable[[float, int], MRF]
+    exact: Callable[[MRF], float] | None = None  # ln Z where the package has no method; None: `exact_log_z`
+    needs_digits: bool = False
+
+    def log_z(self, model: MRF) -> float:
+        """Return exact ln Z of a model of the family."""
+        return exact_log_z(model, threads=1) if self.exact is None else self.exact(model)
 
 
 def sendable(case: Case, pool: object) -> Any:
@@ -105,41 +111,18 @@ def switching(strength: float, seed: int, visible: int = 64, features: int = 2) 
 
 
 @cache
-def _digits_data() -> Array | None:
-    """The 8×8 digits of scikit-learn as zeros and ones, or None if scikit-learn is not installed."""
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        return None
-    return np.asarray(load_digits().data > 7.5, dtype=float)
-
-
-@cache
 def _digits(epochs: float, seed: int) -> MRF:
     """RBM of 64 pixels × 16 units, trained on the digits by persistent contrastive divergence."""
-    data = _digits_data()
+    data = training.digits()
     assert data is not None
-    rng = np.random.default_rng(seed)
-    share = (data.sum(axis=0) + 1.0) / (len(data) + 2.0)
-    w, b, c = rng.normal(scale=0.01, size=(64, 16)), np.log(share / (1.0 - share)), np.zeros(16)
-    v = data[rng.integers(len(data), size=_BATCH)]
-    for epoch in range(int(epochs)):
-        rate = _RATE * (1.0 - epoch / epochs)
-        for rows in np.array_split(data[rng.permutation(len(data))], len(data) // _BATCH):
-            h = expit(c + v @ w) > rng.random((_BATCH, 16))
-            v = (expit(b + h @ w.T) > rng.random((_BATCH, 64))).astype(float)
-            up, down = expit(c + rows @ w), expit(c + v @ w)
-            w += rate * (rows.T @ up / len(rows) - v.T @ down / _BATCH)
-            b += rate * (rows.mean(axis=0) - v.mean(axis=0))
-            c += rate * (up.mean(axis=0) - down.mean(axis=0))
-    return rbm(w, b, c, units="binary")
+    return training.contrastive_divergence(data[0], 16, int(epochs), seed)
 
 
 CASES = (
     Case("rbm-gaussian", "1/T", INV_T, lambda x, seed: rbm_gaussian(*_sizes(seed), temperature=1.0 / x, seed=seed)),
     Case("rbm-hopfield", "1/T", INV_T, lambda x, seed: rbm_hopfield(*_sizes(seed), temperature=1.0 / x, seed=seed)),
     Case("rbm-binary", "scale", (0.3, 1.0, 2.0), _binary),
-    Case("digits", "epochs", (5, 50, 200), _digits),
+    Case("digits", "epochs", (5, 50, 200), _digits, needs_digits=True),
     Case("features", "strength", (0.25, 0.5, 1.0), switching),
     Case("ising", "T", (1.5, 2.27, 4.0), _ising),
     Case("glass", "T", (0.3, 0.5, 1.0, 2.0), _glass),
@@ -149,12 +132,26 @@ CASES = (
     Case("tree", "T", (0.3, 1.0), _tree),
     Case("graph", "T", (0.4, 1.0), _graph),
     Case("triangular", "T", (0.4, 1.0), _triangular),
+    Case("digits-cd", "sweeps", (1, 5, 25), hard.digits_cd, needs_digits=True),
+    Case("digits-sklearn", "epochs", (10, 100), hard.digits_sklearn, needs_digits=True),
+    Case("zeros-and-ones", "epochs", (100, 1000), hard.zeros_and_ones, needs_digits=True),
+    Case("bars", "epochs", (100, 1000), hard.bars),
+    Case("fields-against", "field", (0.5, 1.0), hard.fields_against),
+    Case("prototypes", "strength", (0.25, 0.5, 1.0), hard.prototypes),
+    Case("dbm-planted", "strength", (0.25, 0.5, 1.0), hard.planted_dbm),
+    Case("blume-capel", "T", (0.3, 0.25, 0.2), hard.blume_capel, hard.log_z_of_counts),
+    Case("potts-complete", "T/T_c", (1.05, 1.0, 0.9), hard.potts_complete, hard.log_z_of_counts),
+    Case("glass-bar", "T", (2.0, 1.0, 0.5), hard.glass_bar),
+    Case("hard-core", "ln z", (0.0, 2.0, 4.0), hard.hard_core),
+    Case("dimers", "ln z", (0.0, 2.0, 4.0), hard.dimers),
+    Case("clock", "T", (1.0, 0.5, 0.2), hard.clock),
 )
 
 
 def available() -> tuple[Case, ...]:
     """Return the families that can be made here and report those that are left out."""
-    if _digits_data() is not None:
+    if training.digits() is not None:
         return CASES
-    logger.warning("the family digits is left out: it needs scikit-learn (pip install scikit-learn)")
-    return tuple(case for case in CASES if case.name != "digits")
+    names = [case.name for case in CASES if case.needs_digits]
+    logger.warning("%s are left out: they need scikit-learn (pip install scikit-learn)", ", ".join(names))
+    return tuple(case for case in CASES if not case.needs_digits)
