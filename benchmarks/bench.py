@@ -220,6 +220,12 @@ def graphs(bench: Bench, steps: int) -> None:
         other, plain = bench.best(Ours(rbm, 4096, 10 * steps), Ours(SMALL, 4096, 10 * steps))
         other = other._replace(seconds=other.seconds / copies)
         bench.ratio(f"mAIS 20×40 {name}, per state", "spins", [other, plain], 4096 * 10 * steps, ("≤", 4))
+    for shape, chains, count in ((SMALL, 1024, 10 * steps), (LARGE, 64, steps // 2)):
+        zeros = [np.zeros(n) for n in shape]
+        for name, kind in (("ReLU", mg.ReLU()), ("dReLU", mg.dReLU(1.0, 1.0, 0.3, -0.3))):
+            rbm = mg.rbm(0.5 * rng.normal(size=shape) / shape[0] ** 0.5, *zeros, units=("spin", kind))
+            times = bench.best(Ours(rbm, chains, count, method="mais-v"), Ours(shape, chains, count))
+            bench.ratio(f"mAIS {shape[0]}×{shape[1]}, {name} hidden", "spins", times, chains * count, ("≤", 3))
 
 
 def itself(bench: Bench, chains: int, steps: int) -> None:

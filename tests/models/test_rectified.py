@@ -9,6 +9,7 @@ from conftest import command, z_score
 from scipy.integrate import dblquad, quad
 
 import marginalis as mg
+from marginalis.engines.plan import make_plan
 from marginalis.models.units import Rectified
 
 # gamma_plus, gamma_minus (None for a ReLU), theta_plus, theta_minus, field; then ln of the integral, mean and variance,
@@ -242,7 +243,7 @@ def test_variables_change_places():
 def compared(units, method, **options):
     """Log-weights by the kernel and by the reference."""
     model = model_of(np.random.default_rng(4), units, (4, 6), 0.3, 1.3)
-    run = dict(method=method, steps=20, chains=100, seed=3, **options)
+    run = dict(precision="double", method=method, steps=20, chains=100, seed=3) | options
     return [mg.estimate(model, engine=engine, **run).log_weights for engine in ("numba", "numpy")]
 
 
@@ -250,6 +251,25 @@ def test_the_kernel_draws_what_the_reference_draws():
     """Both kinds, sampled and summed, in the far tails too."""
     fast, slow = compared((mg.dReLU(1.0, 2.0, [9.0, -9.0, 0.3, 0.0], [9.0, 9.0, -0.4, 0.0]), ONE_SIDED), "ais")
     assert np.abs(fast - slow).max() < 1e-9
+
+
+@pytest.mark.parametrize("units", [("spin", ONE_SIDED), ("spin", mg.dReLU(1.0, 2.0, [9.0, -9.0, 0.3, 0, 2, 0], 1.5))])
+def test_single_precision_draws_the_same_up_to_rounding(units):
+    """Fields on both sides of zero and in both tails; the largest α are about 10."""
+    fast, slow = compared(units, "mais-v", precision="single")
+    off = np.abs(fast - slow)
+    assert 0.0 < np.median(off) < 1e-5
+    assert np.mean(off < 1e-4) >= 0.97
+
+
+def test_single_precision_is_refused_where_squares_of_fields_lose_their_digits():
+    for model, precision in (
+        (model_of(np.random.default_rng(4), ("spin", ONE_SIDED), (4, 6), 0.3), "single"),
+        (model_of(np.random.default_rng(4), ("spin", ONE_SIDED), (4, 6), 200.0), "double"),
+        (model_of(np.random.default_rng(4), (TWO_SIDED, ONE_SIDED), (4, 6), 0.1), "double"),
+    ):
+        plan = make_plan(model, steps=100, chains=10, engine="numba", precision="single")
+        assert plan.placement.precision == precision
 
 
 @pytest.mark.study

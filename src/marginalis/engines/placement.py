@@ -126,10 +126,32 @@ def _settle_precision(precision: str, engine: str, plan: Plan) -> str:
     if engine == "numpy" or plan.path.part is None or precision == "double":
         return "double"
     model = plan.path.part
-    if any(isinstance(units, Rectified) for units in (model.visible_units, model.hidden_units)):
-        return "double"  # Large exponents of rectified units cancel between successive steps.
     form = model.signed_form
-    return "double" if _single_is_poor(form, *signed_base(form, plan.path.start), plan.steps) else "single"
+    poor = _single_is_poor(form, *signed_base(form, plan.path.start), plan.steps) or _has_large_squares(model)
+    return "double" if poor else "single"
+
+
+def _has_large_squares(model: MRF) -> bool:
+    """Whether the exponents of rectified units, which contain squares of the fields, are too large for float32.
+
+    Their fields have no bound if the other side is not discrete, either.
+    """
+    natural, size = model.natural, abs(model.natural.weights)
+    ends = (
+        (natural.visible_units, natural.visible_bias, 1, natural.hidden_units),
+        (
+            natural.hidden_units,
+            natural.hidden_bias,
+            0,
+            natural.visible_units,
+        ),
+    )
+    for units, bias, axis, other in ends:
+        if isinstance(units, Rectified):
+            fields = abs(bias) + np.asarray(size.sum(axis=axis)).ravel()
+            if not other.is_discrete or float(np.linalg.norm(units.largest_terms(fields))) * 2.0**-24 > 1e-3:
+                return True
+    return False
 
 
 def _single_is_poor(form: SignedForm, b0: Array, c0: Array, steps: int) -> bool:

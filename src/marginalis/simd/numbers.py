@@ -5,18 +5,29 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
 from .draws import INLINE
 from .functions import log, select, uniform_of
-from .vector import Vector, call, constant, fma
+from .vector import LANES, Vector, call, constant, fma
 
 
 @intrinsic
 def uniform(typingctx: Any, word: Any, like: Any) -> Any:
     """Return (w + ½)/2^32 from the low 32 bits w of a word, in the type of `like`."""
     return like(word, like), lambda context, builder, sig, args: uniform_of(builder, args[0], args[1].type)
+
+
+@intrinsic
+def uniform_rest(typingctx: Any, word: Any, like: Any) -> Any:
+    """Return 1 − (w + ½)/2^32 from the low 32 bits w of a word, with full relative accuracy."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return uniform_of(builder, builder.not_(args[0]), args[1].type)
+
+    return like(word, like), emit
 
 
 @intrinsic
@@ -41,6 +52,17 @@ def nearer_tail(typingctx: Any, word: Any, like: Any) -> Any:
 def above(typingctx: Any, x: Any, y: Any) -> Any:
     """Whether x > y, lane by lane."""
     return Vector(types.boolean)(x, y), lambda context, builder, sig, args: builder.fcmp_ordered(">", *args)
+
+
+@intrinsic
+def any_lane(typingctx: Any, mask: Any) -> Any:
+    """Whether a comparison is true in any lane."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        bits = ir.IntType(LANES)
+        return builder.icmp_unsigned("!=", builder.bitcast(args[0], bits), ir.Constant(bits, 0))
+
+    return types.boolean(mask), emit
 
 
 @intrinsic

@@ -21,8 +21,9 @@ from . import population
 from .graph_kernel import anneal_graph
 from .packing import pack, pack_lists, pack_tables
 from .population import Prepared, chains_together
+from .rectified import Half, Halves
 from .tables import chains_for_tables, room_for_tables
-from .unit_kinds import Half, Halves, Normals, Spins, States
+from .unit_kinds import Normals, Spins, States
 
 
 class Model(NamedTuple):

@@ -10,7 +10,7 @@ from ...simd.draws import CALLED, FLUSH, TILE, philox
 from ...simd.functions import log
 from ...simd.vector import LANES, fma, load, splat, store, widen
 from .fields import fields_into, fields_or, four
-from .unit_kinds import States, draw, draw_state, log_sum, summed
+from .unit_kinds import States, draw, draw_state, log_sum, rescaled, summed
 
 _FEW = 4  # Categorical variables per logarithm; the product of their sums stays in the range of float32.
 
@@ -53,6 +53,7 @@ def _sum_out_scalars(
             if joint is not None:  # AIS: h·slope, with h from P_{k−1}(h|v)
                 drawn = fma(draw(side, unit, before, e_before, earlier[m]), slope, drawn)
             store(x, at_h + unit * LANES, draw(side, unit, now, e, words[m]))
+        top, bottom = rescaled(side, top, bottom)
         if tile % FLUSH == FLUSH - 1:
             weight = weight + widen(linear) * difference + widen(log(top / bottom))
             linear, top, bottom = zero, one, one

@@ -6,20 +6,17 @@ are spins by `MRF.signed_form`. Each function has one body per kind, chosen when
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
-from ...simd.draws import CALLED, INLINE, boltzmann
-from ...simd.functions import draw_spin, erfcx, exp2_nonpositive, log, rise, select
-from ...simd.numbers import LOG2_E, above, normal, square_root, tail_quantile, uniform
-from ...simd.vector import LANES, absolute, fma, load, maximum, store
-
-_SQRT_HALF, _SQRT_TWO_OVER_PI, _SQRT_HALF_PI = math.sqrt(0.5), math.sqrt(2.0 / math.pi), math.sqrt(math.pi / 2.0)
-_TINY = 1e-37  # Lower bound of tail probabilities, which must not be zero.
+from ...simd.draws import INLINE, boltzmann
+from ...simd.functions import draw_spin, exp2_nonpositive, rise, select
+from ...simd.numbers import LOG2_E, above, normal, uniform
+from ...simd.vector import LANES, fma, load, maximum, store
+from .rectified import Halves, draw_rectified, rise_of_exponent, shares, sides
 
 
 class Spins(NamedTuple):
@@ -39,20 +36,6 @@ class States(NamedTuple):
     """Categorical variables; variable i has the one-hot features from starts[i] to starts[i + 1]."""
 
     starts: np.ndarray
-
-
-class Half(NamedTuple):
-    """One side of zero of rectified units: the bias θ, positive away from zero, and 1/√γ."""
-
-    theta: np.ndarray
-    width: np.ndarray
-
-
-class Halves(NamedTuple):
-    """Rectified units; the negative side is None where there is none."""
-
-    plus: Half
-    minus: Half | None
 
 
 def summed(side, unit, now, before, slope, per_step, linear, top, bottom):
@@ -81,11 +64,10 @@ def _summed_normal(side, unit, now, before, slope, per_step, linear, top, bottom
 
 
 def _summed_halves(side, unit, now, before, slope, per_step, linear, top, bottom):
-    plus, minus, exponent = pieces(side, unit, now)
-    plus0, minus0, exponent0 = pieces(side, unit, before)
-    linear = fma(exponent - exponent0, per_step, linear)
-    top = top * ((plus[2] + minus[2]) / (plus0[2] + minus0[2]))
-    return linear, top, bottom, (plus, minus), (plus0, minus0)
+    plus, minus, root = sides(side, unit, now)
+    plus0, minus0, root0 = sides(side, unit, before)
+    linear = linear + rise_of_exponent(side, unit, root, root0, slope, per_step)
+    return linear, top * shares(side, plus, minus), bottom * shares(side, plus0, minus0), (plus, minus), (plus0, minus0)
 
 
 def draw(side, unit, field, e, word):
@@ -111,94 +93,20 @@ def _draw_piece(side, unit, field, e, word):
 
 
 def _draw_halves(side, unit, field, e, word):
-    plus, minus, _ = pieces(side, unit, field)
+    plus, minus, _ = sides(side, unit, field)
     return draw_rectified(side, unit, plus, minus, word)
 
 
-def pieces(side, unit, field):
-    """Return α, the scaled integral and the share of both sides of zero, and the exponent taken out of the integrals.
-
-    With α = −slope/√γ the integral over a side is exp(m)·g/√γ, up to a common factor: for α > 0, g = erfcx(α/√2) and
-    m = 0; otherwise g = 2 − exp(−α²/2)·erfcx(|α|/√2) and m = α²/2.
-    """
+def rescaled(side, top, bottom):
+    """Return top and bottom with the same quotient after the units of a tile, before their products underflow."""
     raise NotImplementedError
 
 
-@overload(pieces, jit_options=CALLED)
-def _pieces_overload(side, unit, field):
-    return _one_piece if isinstance(side.types[1], types.NoneType) else _two_pieces
-
-
-@njit(**INLINE)
-def _piece(half, unit, field):
-    alpha = (field + half.theta[unit]) * half.width[unit] * -1.0
-    x = absolute(alpha) * _SQRT_HALF
-    square, e = x * x, erfcx(x)
-    zero = x - x
-    is_body = above(zero, alpha)
-    g = select(is_body, fma(exp2_nonpositive(square * -LOG2_E) * -1.0, e, zero + 2.0), e)
-    return alpha, g, select(is_body, square, zero)
-
-
-def _one_piece(side, unit, field):
-    alpha, g, m = _piece(side.plus, unit, field)
-    zero = g - g
-    return (alpha, g, g), (zero, zero + 1.0, zero), m
-
-
-def _two_pieces(side, unit, field):
-    alpha, g, m = _piece(side.plus, unit, field)
-    alpha_minus, g_minus, m_minus = _piece(side.minus, unit, field * -1.0)
-    top = maximum(m, m_minus)
-    share = g * exp2_nonpositive((m - top) * LOG2_E) * side.plus.width[unit]
-    share_minus = g_minus * exp2_nonpositive((m_minus - top) * LOG2_E) * side.minus.width[unit]
-    return (alpha, g, share), (alpha_minus, g_minus, share_minus), top
-
-
-def draw_rectified(side, unit, plus, minus, word):
-    """Draw a rectified unit: its side of zero, and then its distance from zero."""
-    raise NotImplementedError
-
-
-@overload(draw_rectified, jit_options=CALLED)
-def _draw_rectified_overload(side, unit, plus, minus, word):
-    return _draw_one if isinstance(side.types[1], types.NoneType) else _draw_two
-
-
-def _draw_one(side, unit, plus, minus, word):
-    return _beyond(plus[0], plus[1], uniform(word, plus[0]) * -1.0 + 1.0) * side.plus.width[unit]
-
-
-def _draw_two(side, unit, plus, minus, word):
-    u, total = uniform(word, plus[0]), plus[2] + minus[2]
-    is_minus = above(minus[2], u * total)
-    share = select(is_minus, minus[2], plus[2])
-    tail = select(is_minus, u, u * -1.0 + 1.0) * total / share
-    x = _beyond(select(is_minus, minus[0], plus[0]), select(is_minus, minus[1], plus[1]), tail)
-    return select(is_minus, x * side.minus.width[unit] * -1.0, x * side.plus.width[unit])
-
-
-@njit(**INLINE)
-def _beyond(alpha, g, tail):
-    """Return the x ≥ 0 above which the density exp(−αx − x²/2) on x ≥ 0 has the fraction `tail` of its mass."""
-    zero = g - g
-    one = zero + 1.0
-    tail = select(above(tail, one), one, tail)
-    # For α ≤ 0, x is a quantile of the normal distribution, whose mass above α is g/2.
-    p = tail * g * 0.5
-    rest = one - p
-    is_upper = above(p, rest)
-    z = tail_quantile(maximum(select(is_upper, rest, p), zero + _TINY))
-    body = select(is_upper, z * -1.0, z) - alpha
-    # For α > 0, Newton's method starts where the integral of a linear hazard, with its slope at 0, reaches t.
-    t = log(tail) * -1.0
-    hazard = _SQRT_TWO_OVER_PI / g
-    x = t * 2.0 / (hazard + square_root(hazard * (hazard + (hazard - alpha) * t * 2.0)))
-    for _ in range(3):
-        e = erfcx((alpha + x) * _SQRT_HALF)
-        excess = x * fma(x, 0.5, alpha) - log(e / g) - t
-        x = maximum(x - excess * e * _SQRT_HALF_PI, zero)
-    return maximum(select(above(alpha, zero), x, body), zero)
+@overload(rescaled, jit_options=INLINE)
+def _rescaled_overload(side, top, bottom):
+    if side.instance_class is Halves:
+        return lambda side, top, bottom: (top / bottom, top - top + 1.0)
+    return lambda side, top, bottom: (top, bottom)
 
 
 def factor(side, field):
