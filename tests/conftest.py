@@ -139,6 +139,10 @@ class PathSums:
             rows = np.concatenate([np.repeat(v, len(h), axis=0), np.tile(h, (len(v), 1))], axis=1)
             for features, couplings in model.terms:
                 target += (rows[:, features].prod(axis=2) @ couplings).reshape(target.shape) / t
+            starts = model.feature_starts
+            for variables, values in model.tables:
+                at = tuple(rows[:, starts[i] : starts[i + 1]].argmax(axis=1) for i in variables)
+                target += values[at].reshape(target.shape) / t
         b0, c0 = base if base is not None else (np.zeros(v.shape[1]), np.zeros(h.shape[1]))
         start = (v @ b0)[:, None] + h @ c0
         self.v_states, self.h_states, self.sweeps = v, h, sweeps

@@ -1,4 +1,4 @@
-"""Annealing of models with factors of three or more variables, on the reference engine."""
+"""Annealing of models with factors of three or more variables, on the reference engine and on the CPU."""
 
 import itertools
 import math
@@ -6,11 +6,12 @@ import pickle
 
 import numpy as np
 import pytest
-from conftest import PathSums, states, z_score
+from conftest import PathSums, log_weights, run, states, z_score
 
 import marginalis as mg
+from marginalis.engines.cpu import begin
 from marginalis.engines.plan import make_plan, model_digest
-from marginalis.engines.reference.loop import Population
+from marginalis.engines.recorder import Recorder, the_states
 from marginalis.models.interacting import annealable, interacting
 from marginalis.running.session import Session
 
@@ -31,6 +32,10 @@ MODELS = {
     "spins": factors(1, (2,) * 5),
     "four": factors(2, (2,) * 6, arity=4),
     "states": factors(3, (2, 3, 2, 2)),
+}
+LARGE = {
+    "spins": factors(5, (2,) * 30, arity=5, count=30),
+    "states": factors(6, (2, 5, 3, 4, 7, 2, 9, 3, 17, 4, 6), arity=4, count=12),
 }
 
 
@@ -63,11 +68,40 @@ def test_both_theorems_and_the_weights_by_exact_path_sums(name):
     assert exact["mais"].relvar < exact["ais"].relvar
     assert exact["mais"].mean_log > exact["ais"].mean_log
     for method, moments in exact.items():
-        plan = make_plan(annealed, method=method, schedule=list(BETAS), steps=len(BETAS) - 1, chains=20_000, seed=5)
-        assert plan.placement.engine == "numpy"
+        plan = make_plan(
+            annealed, method=method, schedule=list(BETAS), steps=len(BETAS) - 1, chains=20_000, seed=5, engine="numpy"
+        )
         weights = np.exp(Session().run(plan).log_weights - annealed.offset)
         assert abs(z_score(weights, moments.mean / math.exp(annealed.offset))) < 4.5
         assert abs(z_score(weights**2, moments.second / math.exp(2 * annealed.offset))) < 4.5
+
+
+@pytest.mark.parametrize("method", ["mais", "ais"])
+@pytest.mark.parametrize("name", LARGE)
+def test_engines_agree_draw_for_draw(name, method):
+    """In double precision all log-weights agree to rounding, with base fields, resampling and reverse chains, too."""
+    plan = make_plan(LARGE[name], method=method, base="biases", steps=12, chains=70, seed=4, precision="double")
+    for own in (plan, plan.with_chains(populations=2, count=64, resample_below=1.0)):
+        slow, fast = (log_weights(own, engine) for engine in ("numpy", "numba"))
+        np.testing.assert_allclose(fast, slow, rtol=0, atol=1e-11)
+    single = make_plan(LARGE[name], method=method, steps=12, chains=70, seed=4)
+    assert (single.placement.engine, single.placement.precision) == ("numba", "single")
+    slow, fast = (log_weights(single, engine) for engine in ("numpy", "numba"))
+    np.testing.assert_allclose(fast, slow, rtol=0, atol=2e-5)
+    recorders = [Recorder([5, 12], 70, the_states, len(plan.path.end.visible_bias)) for _ in range(2)]
+    for engine, recorder in zip(("numpy", "numba"), recorders, strict=True):
+        run(plan.settled(engine), recorder=recorder)
+    assert np.array_equal(recorders[0].values, recorders[1].values)
+    back = plan.reversed(recorders[0].values[-1])
+    slow, fast = (log_weights(back, engine) for engine in ("numpy", "numba"))
+    np.testing.assert_allclose(fast, slow, rtol=0, atol=1e-11)
+
+
+def test_any_split_has_the_same_bits():
+    for model in LARGE.values():
+        whole = mg.estimate(model, steps=6, chains=70, seed=3, threads=1)
+        parts = [mg.estimate(model, steps=6, chains=n, first_chain=at, seed=3) for at, n in ((0, 33), (33, 37))]
+        assert np.array_equal(whole.log_weights, (parts[0] + parts[1]).log_weights)
 
 
 def test_chains_that_start_at_the_target_stay_there():
@@ -80,8 +114,7 @@ def test_chains_that_start_at_the_target_stay_there():
     start = rows[rng.choice(len(rows), count, p=law)]
     plan = make_plan(annealed, schedule=[0.0, 1.0], steps=1, chains=count, seed=3)
     plan = plan.with_chains(start=start)
-    plan = plan.with_steps(np.ones(4))
-    population = Population(plan, range(count))
+    population = begin(plan.with_steps(np.ones(4))).population(range(count))
     population.advance(3)
     number = (population.states() > 0) @ (1 << np.arange(annealed.n_visible)[::-1])
     got = np.bincount(number, minlength=len(rows)) / count
@@ -135,9 +168,8 @@ def test_zeros_are_reduced_or_refused():
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"engine": "numba"}, "has no kernel for factors of three or more variables"),
-        ({"base": "biases"}, "base 'uniform'"),
-        ({"summed": [0]}, "summed is chosen"),
+        ({"base": "mean-field"}, "use 'uniform', 'biases' or fields"),
+        ({"summed": [0]}, "the package chooses what to sum out"),
         ({"transition": "metropolis"}, "bipartite graphs only"),
         ({"tolerance": 0.1}, "tolerance serves models of pairs"),
     ],
@@ -145,6 +177,11 @@ def test_zeros_are_reduced_or_refused():
 def test_what_is_not_served_is_refused(options, problem):
     with pytest.raises(ValueError, match=problem):
         mg.estimate(MODELS["spins"], **options)
+
+
+def test_the_gpu_engine_names_the_engines_that_can():
+    with pytest.raises(ValueError, match="has no kernel for factors of three or more variables; use 'auto' or 'numpy'"):
+        make_plan(MODELS["spins"]).settled("cuda")
 
 
 def test_z_scores_of_random_models():

@@ -54,7 +54,7 @@ def _settle_engine(engine: str, plan: Plan) -> str:
         return engine
     model = plan.path.part
     hindrance = None if model is None else _hindrance(model, engine)
-    if model is not None and model.has_terms:
+    if model is not None and model.has_terms and engine == "cuda":
         hindrance = "has no kernel for factors of three or more variables"
     if hindrance is None and engine != "cuda" and model is not None and jit_is_off():
         hindrance = "has nothing to run while NUMBA_DISABLE_JIT is set"
@@ -69,6 +69,8 @@ def unserved(engine: str, plan: Plan) -> str | None:
     """Return why an engine cannot use the draws of a plan, or None; every engine supports draws by words."""
     if engine != "numpy" and plan.move.kind == "metropolis" and plan.path.mixture is not None:
         return "has no Metropolis sweeps on a path from a mixture"
+    if engine != "numpy" and plan.path.mixture is not None and plan.path.end.has_terms:
+        return "has no kernel for factors of three or more variables on a path from a mixture"
     if plan.placement.draws == "words" or engine == "numpy" or plan.path.part is None:
         return None
     if plan.placement.draws == "planes" and (is_lattice if engine == "numba" else has_one_coupling)(plan):

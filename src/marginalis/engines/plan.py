@@ -29,6 +29,7 @@ from ..paths.schedule import betas
 from ..random import REVERSE, START, stream
 from .placement import operations_per_second, settled, unserved
 
+_BASES_OF_TERMS = ("uniform", "biases")  # Names of bases that do not need couplings of pairs.
 _FEWEST_TOGETHER = 10  # Smallest number of chains in a population that is not requested by the user.
 # Default shares of effective chains below which a population is resampled. With the second, variances are a quarter
 # smaller, and resampling is cheap compared with steps of more than _DEAR operations.
@@ -193,7 +194,7 @@ class Plan:
         arrays = [self.betas, base.visible, base.hidden]
         if mixture is not None:
             arrays += [x for x in (mixture.weights, mixture.fields, mixture.hidden) if x is not None]
-        arrays += [x for w in (base.weights, base.lateral) if w is not None for x in _stored(w)]
+        arrays += [x for w in (base.weights, base.lateral) if w is not None for x in _stored(w)] + _factors_of(base)
         return f"{model_digest(self.path.model)} {digest(words, arrays)}"
 
 
@@ -212,9 +213,15 @@ def _model_digest(model: MRF) -> str:
     arrays = _stored(model.weights) + [model.visible_bias, model.hidden_bias, model.temperature, model.offset]
     if model.lateral is not None:
         arrays += _stored(model.lateral)
-    if model.has_terms:
-        arrays += [array for terms in model.terms for array in terms]  # type: ignore[attr-defined]
+    arrays += _factors_of(model)
     return digest(f"{model.weights.shape} {model.visible_units} {model.hidden_units}", arrays)
+
+
+def _factors_of(x: Any) -> list[Any]:
+    """Return the arrays of the terms and tables of a model or of a base, if it has any."""
+    if not x.has_terms:
+        return []
+    return [a for terms in x.terms for a in terms] + [np.asarray(a) for table in x.tables for a in table]
 
 
 def _stored(w: Any) -> list[Any]:
@@ -241,8 +248,8 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
     sweeps = whole(chosen["sweeps"], "sweeps", 1, 10**6)
     schedule = "linear" if chosen["schedule"] is None else chosen["schedule"]
     steps = betas(schedule, DEFAULT_STEPS if chosen["steps"] is None else chosen["steps"])
-    if model.has_terms and (chosen["summed"] is not None or chosen["base"] not in (None, "uniform")):
-        raise ValueError("factors of three or more variables are annealed from base 'uniform'; summed is chosen")
+    if model.has_terms:
+        _check_options_of_terms(chosen)
     if chosen["summed"] is not None:
         if method in ("mais-v", "mais-h"):
             raise ValueError(f"summed says what to sum out, and so does method {method!r}: leave out one of them")
@@ -289,6 +296,14 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
         schedule=schedule if isinstance(schedule, str) else "given",
     )
     return plan.settled(chosen["engine"])
+
+
+def _check_options_of_terms(chosen: Any) -> None:
+    """Raise a ValueError if the options require a model of pairs."""
+    if chosen["summed"] is not None:
+        raise ValueError("summed requires a model of pairs; with larger factors the package chooses what to sum out")
+    if isinstance(chosen["base"], MRF) or (isinstance(chosen["base"], str) and chosen["base"] not in _BASES_OF_TERMS):
+        raise ValueError("base requires a model of pairs; with larger factors use 'uniform', 'biases' or fields")
 
 
 def resampling(resample: Any, populations: int) -> tuple[float, int]:

@@ -38,6 +38,8 @@ class Base:
     lateral: Any = None
     offset: float = 0.0
     own_log_z: float = 0.0  # ln Z_0 of a base with couplings, or 0 if the weights shall estimate Z/Z_0.
+    terms: tuple[Any, ...] = ()  # The terms and tables of a base that is an `InteractingMRF`.
+    tables: tuple[Any, ...] = ()
 
     @property
     def is_uniform(self) -> bool:
@@ -47,7 +49,12 @@ class Base:
     @property
     def is_coupled(self) -> bool:
         """Whether the base is a model with couplings."""
-        return self.weights is not None or self.lateral is not None
+        return self.weights is not None or self.lateral is not None or self.has_terms
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether the base has factors of several variables."""
+        return bool(self.terms or self.tables)
 
     def log_z(self, model: MRF) -> float:
         """Return ln Z_0, in closed form or, for a base with couplings, as `own_log_z`."""

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from ..checks import Array
 from ..models.forms import Natural, highest, less
+from ..models.interacting import range_of_terms
 from ..models.model import MRF
 from ..models.units import Units
 from .base import Base
@@ -54,7 +55,8 @@ def range_of_change(model: MRF, base: Base) -> float:
             )
         )
 
-    return highest_of(1.0) + highest_of(-1.0)
+    found = highest_of(1.0) + highest_of(-1.0)
+    return found + sum(range_of_terms(x) for x in (model, base) if x.has_terms)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # An infinite range is a valid bound.
@@ -74,6 +76,15 @@ def held_variables(model: MRF, base: Base) -> int:
             return 0
         model, base = model.transposed(), base.transposed()
     natural = model.natural
+    if model.has_terms:  # The fields of a variable lie within the reach of its terms.
+        sides = zip(
+            (natural.visible_units, natural.hidden_units),
+            (base.visible, base.hidden),
+            (natural.visible_bias, natural.hidden_bias),
+            model.signed_form.reach,
+            strict=True,
+        )
+        return sum(_held(units, start, own - reach, own + reach) for units, start, own, reach in sides)
     w, v_units, h_units = natural.weights, natural.visible_units, natural.hidden_units
     parts = _signs(w)
     back = parts[0].T, parts[1].T

@@ -12,10 +12,13 @@ import scipy.sparse as sp
 
 from ..checks import Array
 from ..models.forms import SignedForm, less, total
+from ..models.interacting import InteractingMRF
 from ..models.model import MRF
 from .base import Base
 from .mixture import Mixture
 from .reduce import sum_small_parts
+
+_PER_ENTRY = 4  # Multiply-adds that take as long as looking up one entry of a table of a factor.
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +77,10 @@ class Path:
             return 1.0
         model = self.part
         entries = sum(w.nnz if sp.issparse(w) else w.size for w in (model.weights, model.lateral) if w is not None)
-        terms = sum(20 * x.features.size for x in model.terms) if model.has_terms else 0  # type: ignore[attr-defined]
+        terms = 0
+        if isinstance(model, InteractingMRF):
+            terms = sum(2 * x.features.size * x.features.shape[1] for x in model.terms)
+            terms += sum(_PER_ENTRY * sum(x.values.shape) for x in model.tables)
         extra = 0
         if self.mixture is not None:
             extra = 8 * self.mixture.fields.size + 60 * self.mixture.components

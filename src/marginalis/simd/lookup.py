@@ -136,6 +136,110 @@ def entry_of(typingctx: Any, table: Any, at: Any, registers: Any, index: Any) ->
 
 
 @intrinsic
+def gathered(typingctx: Any, table: Any, at: Any, index: Any) -> Any:
+    """Return each lane's entry of a table of floats, at the position `at` + index, which must be below 2^31."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.DoubleType() if table.dtype == types.float64 else ir.FloatType()
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        start = builder.gep(data, [context.cast(builder, args[1], sig.args[1], types.intp)], source_etype=kind)
+        found = ir.Constant(ir.VectorType(kind, LANES), ir.Undefined)
+        for lane in range(LANES):
+            place = builder.zext(builder.extract_element(args[2], _I32(lane)), ir.IntType(64))
+            entry = builder.load(builder.gep(start, [place], source_etype=kind), typ=kind)
+            found = builder.insert_element(found, entry, _I32(lane))
+        return found
+
+    return Vector(table.dtype)(table, at, index), emit
+
+
+def row_width(numbers: int) -> int:
+    """Return the length to which the rows of `row_sums` are padded."""
+    return next(width for width in (4, 8, LANES * -(-numbers // LANES)) if numbers <= width)
+
+
+@intrinsic
+def row_sums(typingctx: Any, values: Any, tables: Any, first: Any, last: Any, rows: Any, numbers: Any,
+             out: Any, at: Any) -> Any:  # fmt: skip
+    """Add up rows of tables, different ones in each lane, into `out` from position `at`, [number][lane].
+
+    The tables from `first` to `last` begin in the values where `tables` tells, and the position of a row in its table
+    is rows[table − first][lane]. A row has `numbers` numbers and is padded to `row_width`, and so is the result.
+    """
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind, size = ir.DoubleType() if values.dtype == types.float64 else ir.FloatType(), values.dtype.bitwidth // 8
+        i64, vector = ir.IntType(64), ir.VectorType(kind, LANES)
+        data, begins, places, into = (
+            context.make_array(sig.args[i])(context, builder, args[i]).data for i in (0, 1, 4, 6)
+        )
+        first, last, numbers, at = (context.cast(builder, args[i], sig.args[i], types.intp) for i in (2, 3, 5, 7))
+
+        def number(value: int) -> Any:
+            return ir.Constant(at.type, value)
+
+        def add_up(width: int, column: Any) -> None:
+            """Write the sums of `width` columns from `column` on."""
+            row = ir.VectorType(kind, width)
+            totals = [cgutils.alloca_once(builder, row) for _ in range(LANES)]
+            for total in totals:
+                builder.store(ir.Constant(row, None), total)
+            with cgutils.for_range(builder, builder.sub(last, first), intp=at.type) as loop:
+                begin = builder.load(builder.gep(begins, [builder.add(first, loop.index)], source_etype=i64), typ=i64)
+                table = builder.gep(data, [builder.add(begin, column)], source_etype=kind)
+                line = builder.mul(loop.index, number(LANES))
+                for lane, total in enumerate(totals):
+                    where = builder.gep(places, [builder.add(line, number(lane))], source_etype=_I32)
+                    place = builder.zext(builder.load(where, typ=_I32), i64)
+                    entry = builder.gep(table, [place], source_etype=kind)
+                    found = builder.load(builder.bitcast(entry, row.as_pointer()), align=size, typ=row)
+                    builder.store(builder.fadd(builder.load(total, typ=row), found), total)
+            parts = [builder.load(total, typ=row) for total in totals]
+            while parts[0].type.count < LANES:
+                parts = [_joined(builder, *parts[i : i + 2]) for i in range(0, len(parts), 2)]
+            for k, sums in enumerate(_columns(builder, parts)):
+                here = builder.add(at, builder.mul(builder.add(column, number(k)), number(LANES)))
+                place = builder.gep(into, [here], source_etype=kind)
+                builder.store(sums, builder.bitcast(place, vector.as_pointer()), align=ALIGNMENT)
+
+        with builder.if_else(builder.icmp_signed("<=", numbers, number(4))) as (few, others):
+            with few:
+                add_up(4, number(0))
+            with (
+                others,
+                builder.if_else(builder.icmp_signed("<=", numbers, number(8))) as (some, many),
+            ):
+                with some:
+                    add_up(8, number(0))
+                with many:
+                    registers = builder.sdiv(builder.add(numbers, number(LANES - 1)), number(LANES))
+                    with cgutils.for_range(builder, registers, intp=at.type) as chunks:
+                        add_up(LANES, builder.mul(chunks.index, number(LANES)))
+        return context.get_dummy_value()
+
+    return types.void(values, tables, first, last, rows, numbers, out, at), emit
+
+
+def _joined(builder: Any, low: Any, high: Any) -> Any:
+    """Return one vector after the other."""
+    count = 2 * low.type.count
+    return builder.shuffle_vector(low, high, ir.Constant(ir.VectorType(_I32, count), list(range(count))))
+
+
+def _columns(builder: Any, parts: list[Any]) -> list[Any]:
+    """Return the columns of a matrix whose rows lie one after the other in some vectors: even ones, then odd ones."""
+    if len(parts) == 1:
+        return parts
+    halves = []
+    for start in (0, 1):
+        chosen = ir.Constant(_WORDS, list(range(start, 2 * LANES, 2)))
+        halves.append(
+            _columns(builder, [builder.shuffle_vector(*parts[i : i + 2], chosen) for i in range(0, len(parts), 2)])
+        )
+    return [x for pair in zip(*halves, strict=True) for x in pair]
+
+
+@intrinsic
 def as_words(typingctx: Any, x: Any) -> Any:
     """Return bytes converted to words."""
     return Vector(types.uint32)(x), lambda context, builder, sig, args: builder.zext(args[0], _WORDS)

@@ -16,13 +16,14 @@ from ...parallel.threads import interruptible
 from .. import Begun
 from ..placement import is_lattice
 from ..plan import Plan
-from . import bipartite, graph, lattice, planes, tables
+from . import bipartite, factor_tables, factors, graph, lattice, planes, tables
 
 logger = logging.getLogger("marginalis")
 
 _HUGE = 1 << 23  # Entries of a matrix from which on preparing a plan takes seconds.
-# The families of kernels, fastest first; the first two support lattices only.
+# The families of kernels, fastest first; some support lattices only, others factors of any number of variables only.
 _OF_LATTICES = (planes, lattice)
+_OF_FACTORS = (factors, factor_tables)
 _FAMILIES = (tables, bipartite, graph)
 _compiled: set[Any] = set()  # Kernels that have run in this process.
 
@@ -30,6 +31,8 @@ _compiled: set[Any] = set()  # Kernels that have run in this process.
 def begin(plan: Plan) -> Begun:
     """Prepare a plan for the first family of kernels that supports it, and compile or load its kernels."""
     families = _OF_LATTICES + _FAMILIES if is_lattice(plan, any_graph=True) else _FAMILIES
+    if plan.path.end.has_terms:
+        families = _OF_FACTORS
     family: Any = next(x for x in families if x.serves(plan))
     # Preparing a plan with a huge matrix must be interruptible.
     is_huge = plan.path.end.weights.size > _HUGE

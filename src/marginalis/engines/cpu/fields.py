@@ -1,12 +1,33 @@
-"""Fields of four units at a time: start + Σ weight·state over their inputs."""
+"""Fields of four units at a time: start + Σ weight·state over their inputs, or over products of inputs."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
 from numba import njit
 from numba.extending import overload
 
 from ...simd.draws import CALLED, INLINE, TILE
 from ...simd.vector import LANES, fma, load, scalar, splat, store
+
+
+class Products(NamedTuple):
+    """Products of units that add to fields: for each field its single units, its pairs, and its longer products.
+
+    `ones`, `twos` and `more` are where the products of each field begin; the places of units are those of their chains.
+    """
+
+    ones: np.ndarray
+    one_places: np.ndarray
+    one_couplings: np.ndarray
+    twos: np.ndarray
+    two_places: np.ndarray  # [product, 2], flat.
+    two_couplings: np.ndarray
+    more: np.ndarray
+    more_begin: np.ndarray  # Where the units of each longer product begin.
+    more_places: np.ndarray
+    more_couplings: np.ndarray
 
 
 @njit(**INLINE)
@@ -27,6 +48,8 @@ def fields(coupling, state, offset, tile, start):
 
 @overload(fields, jit_options=INLINE)
 def _fields_overload(coupling, state, offset, tile, start):
+    if getattr(coupling, "instance_class", None) is Products:
+        return _fields_products
     return _fields_lists if len(coupling) == 3 else _fields_band
 
 
@@ -56,6 +79,35 @@ def _fields_lists(coupling, state, offset, tile, start):
     )
 
 
+def _fields_products(coupling, state, offset, tile, start):
+    unit = TILE * tile
+    return (
+        products(coupling, unit, state, offset, start[0]),
+        products(coupling, unit + 1, state, offset, start[1]),
+        products(coupling, unit + 2, state, offset, start[2]),
+        products(coupling, unit + 3, state, offset, start[3]),
+    )
+
+
+@njit(**INLINE)
+def products(coupling, unit, state, offset, start):
+    """Return the field of one unit, from products of other units."""
+    a = start
+    for p in range(scalar(coupling.ones, unit), scalar(coupling.ones, unit + 1)):
+        a = fma(scalar(coupling.one_couplings, p), load(state, offset + scalar(coupling.one_places, p)), a)
+    for p in range(scalar(coupling.twos, unit), scalar(coupling.twos, unit + 1)):
+        x = load(state, offset + scalar(coupling.two_places, 2 * p))
+        y = load(state, offset + scalar(coupling.two_places, 2 * p + 1))
+        a = fma(scalar(coupling.two_couplings, p), x * y, a)
+    for p in range(scalar(coupling.more, unit), scalar(coupling.more, unit + 1)):
+        first = scalar(coupling.more_begin, p)
+        x = load(state, offset + scalar(coupling.more_places, first))
+        for q in range(first + 1, scalar(coupling.more_begin, p + 1)):
+            x = x * load(state, offset + scalar(coupling.more_places, q))
+        a = fma(scalar(coupling.more_couplings, p), x, a)
+    return a
+
+
 def fields_into(coupling, state, offset, starts, out, at):
     """Write the fields of all units, starts + Σ weight·state of their inputs, to `out` from position `at`."""
     raise NotImplementedError
@@ -63,7 +115,7 @@ def fields_into(coupling, state, offset, starts, out, at):
 
 @overload(fields_into, jit_options=CALLED)
 def _fields_into_overload(coupling, state, offset, starts, out, at):
-    return _tiles_into if len(coupling) == 3 else _bands_into
+    return _bands_into if len(coupling) == 4 else _tiles_into
 
 
 def _tiles_into(coupling, state, offset, starts, out, at):

@@ -19,13 +19,14 @@ from scipy.special import logsumexp
 
 from ...checks import Array
 from ...models.forms import less
+from ...models.interacting import InteractingMRF
 from ...models.model import MRF
 from ...models.units import Units
 from ...paths.mixture import pick
 from ...random import HIDDEN, JOINT, MIXTURE, VISIBLE, uniforms
 from ..plan import Plan
 from .moves import KERNELS
-from .terms import TermFields, pulled
+from .terms import TermFields, pulled, term_fields
 
 _CHUNK = 4096  # Chains advanced together. It bounds the memory and has no effect on the results.
 _OPERATIONS = 2e8  # Operations per library call: some tenths of a second, so that interrupts are handled promptly.
@@ -53,7 +54,8 @@ class Block(NamedTuple):
     weights0: Any
     lateral: Any  # The same from the visible side.
     lateral0: Any
-    terms: Any = ()  # Products of three or more features that add to its fields.
+    terms: Any = ()  # Factors of several variables that add to its fields: the slope in β, and the start.
+    terms0: Any = ()
 
 
 class Distributions:
@@ -71,7 +73,10 @@ class Distributions:
         self.weights0, self.lateral0 = base.weights, base.lateral
         self.weights, self.lateral = less(end.weights, base.weights), less(end.lateral, base.lateral)
         self.visible, self.hidden = end.visible_units, end.hidden_units
-        self.terms = TermFields(model) if model.has_terms else None
+        self.terms: TermFields | None = None
+        self.terms0: TermFields | None = None
+        if model.has_terms:
+            self.terms, self.terms0 = term_fields(model, base)
         self.sweep = [self._block(model, block) for block in base.sweep(model)]
         self.mixture = plan.path.mixture
         self.z: NDArray[np.int64] | None = None  # Component of the mixture of each chain, if drawn.
@@ -85,8 +90,8 @@ class Distributions:
         at = np.flatnonzero(np.isin(model.visible_units.owners(len(self.b0)), variables))
         w, w0 = (None if x is None else _t(x[at]) for x in (self.weights, self.weights0))
         inside, inside0 = (None if x is None else x[:, at] for x in (self.lateral, self.lateral0))
-        terms = () if self.terms is None else self.terms.block(at)
-        return Block(variables, at, self.visible.take(variables), w, w0, inside, inside0, terms)
+        terms, terms0 = (() if x is None else x.block(at) for x in (self.terms, self.terms0))
+        return Block(variables, at, self.visible.take(variables), w, w0, inside, inside0, terms, terms0)
 
     def start(self) -> Array:
         """Draw v⁽¹⁾ from P_0(v), whose variables are independent, or from a mixture of such distributions."""
@@ -113,6 +118,8 @@ class Distributions:
         slope = self.slope_c + self.product(v, self.weights)
         if self.terms is not None:
             slope = slope + self.terms.on_hidden(v)
+        if self.terms0 is not None:
+            start = start + self.terms0.on_hidden(v)
         if self.z is None:
             return Fields(start, slope)
         assert self.mixture is not None
@@ -178,6 +185,8 @@ class Distributions:
         slope = slope + self.product(h, block.weights)
         if block.terms:
             slope = slope + pulled(block.terms, np.concatenate([v, h], axis=1), slope.shape[1])
+        if block.terms0:
+            start = start + pulled(block.terms0, np.concatenate([v, h], axis=1), slope.shape[1])
         if block.lateral is not None:
             slope = slope + self.product(v, block.lateral)
         if block.weights0 is not None:
@@ -301,7 +310,8 @@ def chains_together(plan: Plan) -> int:
     """Return the largest number of chains to advance together."""
     model = plan.path.end
     entries = sum(w.nnz if sp.issparse(w) else w.size for w in (model.weights, model.lateral) if w is not None)
-    if model.has_terms:
-        entries += sum(4 * x.features.size for x in model.terms)  # type: ignore[attr-defined]
+    if isinstance(model, InteractingMRF):
+        entries += sum(4 * x.features.size for x in model.terms)
+        entries += sum(4 * sum(x.values.shape) for x in model.tables)
     per_chain = entries + 10 * (len(model.visible_bias) + len(model.hidden_bias))
     return min(_CHUNK, max(1, int(_OPERATIONS / per_chain) // _ROWS) * _ROWS)

@@ -1,0 +1,195 @@
+"""Factors of categorical variables: tables, as arguments and populations of `factor_tables_kernel`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...checks import Array
+from ...models.forms import Indices
+from ...models.interacting import InteractingMRF, Table
+from ...random import HIDDEN, VISIBLE
+from ...simd.lookup import row_width
+from ...simd.vector import LANES, aligned
+from ..plan import Plan
+from . import population
+from .factor_tables_kernel import anneal_tables
+from .population import Prepared, chains_together
+
+_MOST_ENTRIES = 2**31  # Positions in a table must fit into 31 bits.
+
+
+class Lookups(NamedTuple):
+    """Tables that are looked up, and which of them belong to each variable or to the energy.
+
+    The position of an entry is a sum over variables of state times stride.
+    """
+
+    begin: np.ndarray  # Where the tables of each variable begin.
+    tables: np.ndarray  # Where each table begins in the values.
+    factors: np.ndarray  # Where the variables of each table begin.
+    places: np.ndarray  # The places of their states.
+    strides: np.ndarray
+
+
+class Model(NamedTuple):
+    """A plan as arguments of the kernel; arrays whose names end with 0 are those of the base, or None.
+
+    The others are the slopes in β.
+    """
+
+    starts: np.ndarray  # The first feature of every variable, and the number of features.
+    visible: int  # Number of sampled variables.
+    into: Lookups  # For each variable, the tables with its own states last.
+    inside: Lookups  # The tables of sampled variables only, all of them for one target.
+    into0: Lookups | None
+    values: np.ndarray
+    slopes: np.ndarray  # Of all features.
+    bases: np.ndarray
+    betas: np.ndarray
+    differences: Array  # β_k − β_{k−1}.
+    seed: np.uint64
+    sides: tuple[int, int]
+
+
+def serves(plan: Plan) -> bool:
+    """Whether a plan is for factors of categorical variables."""
+    return plan.path.end.has_terms and plan.path.end.visible_units.is_one_hot
+
+
+def prepare(plan: Plan) -> Prepared:
+    """Convert a plan to the arguments of the kernel."""
+    model, base = plan.path.end, plan.path.start
+    assert isinstance(model, InteractingMRF)
+    dtype = np.float32 if plan.placement.precision == "single" else np.float64
+    starts, n = model.feature_starts, model.n_visible
+    slopes = [*model.tables, *(Table(x.variables, -x.values) for x in base.tables)]
+    values = _Values()
+    into = _into_each(slopes, len(starts) - 1, values)
+    inside = _lookups([[(x.variables, x.values) for x in slopes if x.variables[-1] < n]], values)
+    into0 = _into_each(base.tables, len(starts) - 1, values) if base.has_terms else None
+    bias = np.concatenate([model.visible_bias, model.hidden_bias])
+    bases = np.concatenate([base.visible, base.hidden])
+    laid_out = Model(
+        starts,
+        n,
+        into,
+        inside,
+        into0,
+        values.laid_out(dtype),
+        (bias - bases).astype(dtype),
+        bases.astype(dtype),
+        plan.betas.astype(dtype),
+        np.diff(plan.betas),
+        np.uint64(plan.chains.seed),
+        (VISIBLE, HIDDEN),
+    )
+    return Prepared(
+        laid_out,
+        len(model.visible_bias),
+        dtype,
+        np.zeros(len(plan.betas)),
+        0.0,
+        1.0,
+        int(plan.path.operations),
+        chains_together(len(starts) - 1, 4),
+    )
+
+
+def _into_each(tables: Sequence[Table], variables: int, flat: _Values) -> Lookups:
+    """Return the tables of every variable, with the axis of its own states last and padded to whole rows."""
+    of: list[list[tuple[Sequence[int], Array]]] = [[] for _ in range(variables)]
+    for x in tables:
+        for axis, v in enumerate(x.variables):
+            values = np.moveaxis(x.values, axis, -1)
+            more = row_width(values.shape[-1]) - values.shape[-1]
+            padded = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, more)])
+            of[v].append(([u for u in x.variables if u != v], padded))
+    return _lookups(of, flat)
+
+
+def _lookups(of: Sequence[Sequence[tuple[Sequence[int], Array]]], flat: _Values) -> Lookups:
+    """Return the tables of some targets, given with the variables of their leading axes."""
+    tables: list[int] = []
+    places: list[int] = []
+    strides: list[int] = []
+    factors = [0]
+    for own in of:
+        for variables, table in own:
+            places += [u * LANES for u in variables]
+            strides += [int(np.prod(table.shape[k + 1 :])) for k in range(len(variables))]
+            factors.append(len(places))
+            tables.append(flat.put(table))
+    begin = np.cumsum([0, *(len(own) for own in of)])
+    numbers: list[Indices] = [np.array(x, dtype=np.int64) for x in (tables, factors, places)]
+    return Lookups(begin.astype(np.int64), *numbers, np.array(strides, dtype=np.uint32))  # type: ignore[call-arg]
+
+
+class _Values:
+    """Tables one after the other, each of which begins with a cache line, so that a short row lies in one line."""
+
+    def __init__(self) -> None:
+        self.tables: list[tuple[int, Array]] = []
+        self.size = LANES
+
+    def put(self, table: Array) -> int:
+        """Add a table and return where it begins."""
+        at, self.size = self.size, self.size + LANES * -(-table.size // LANES)
+        if self.size >= _MOST_ENTRIES:
+            raise ValueError("the tables of the factors have 2^31 entries or more, which the kernel cannot hold")
+        self.tables.append((at, table))
+        return at
+
+    def laid_out(self, dtype: type) -> np.ndarray:
+        """Return all tables."""
+        flat = aligned((self.size,), dtype)
+        for at, table in self.tables:
+            flat[at : at + table.size] = table.ravel()
+        return flat
+
+
+class Population(population.Population):
+    """Blocks of LANES chains, whose states are numbers."""
+
+    def _allocate(self, blocks: int, joint: bool) -> None:
+        model: Any = self.prepared.model
+        variables, features = len(model.starts) - 1, int(model.starts[-1])
+        self.x = aligned((blocks, variables, LANES), np.uint32)
+        self.scratch = aligned((3, features + LANES, LANES), self.prepared.dtype)
+        self.rows = aligned((int(np.diff(model.into.begin).max()), LANES), np.uint32)
+        self.rises, self.weights = aligned((blocks, LANES), np.float64), aligned((blocks, LANES), np.float64)
+        self.joint = aligned((blocks, LANES), np.float64) if joint else None
+        self.spins_v = self.x[:, : model.visible]
+
+    def _carry(self, to_step: int) -> None:
+        anneal_tables(
+            *self.prepared.model,
+            self.first,
+            self.x,
+            self.scratch,
+            self.rows,
+            self.rises,
+            self.weights,
+            self.joint,
+            self.step,
+            to_step,
+            self.fresh,
+        )
+
+    def states(self) -> Array:
+        """Return the states of the sampled side as one-hot features, [chain, feature]."""
+        starts = self.prepared.model.starts
+        rows = np.zeros((len(self.chains), self.prepared.n_visible))
+        numbers = self._spins()[: len(self.chains)].astype(np.int64)
+        rows[np.arange(len(rows))[:, None], starts[: numbers.shape[1]] + numbers] = 1.0
+        return rows
+
+    def _set_states(self, states: Array) -> None:
+        starts, n = self.prepared.model.starts, self.prepared.model.visible
+        numbers = np.zeros((len(self.x) * LANES, n))
+        within = np.arange(self.prepared.n_visible) - np.repeat(starts[:n], np.diff(starts[: n + 1]))
+        numbers[: len(states)] = np.add.reduceat(states * within, starts[:n], axis=1)
+        self._put(numbers)
+        self.fresh = 2

@@ -1,0 +1,173 @@
+"""Factors of spins: products of two or more of them, as arguments and populations of `factors_kernel`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...checks import Array
+from ...models.forms import Indices
+from ...models.interacting import InteractingMRF, Terms
+from ...random import HIDDEN, VISIBLE
+from ...simd.draws import TILE
+from ...simd.vector import LANES, aligned
+from ..plan import Plan
+from . import population
+from .factors_kernel import anneal_products
+from .fields import Products
+from .population import Prepared, chains_together
+from .unit_kinds import Spins
+
+
+class Model(NamedTuple):
+    """A plan as arguments of the kernel; couplings whose names end with 0 are those of the base, or None.
+
+    The others are the slopes in β.
+    """
+
+    side: Spins
+    up: Products  # Into the summed-out units.
+    up0: Products | None
+    before: Products  # Into each sampled unit, from sampled units before it.
+    after: Products  # All others into the sampled units.
+    into0: Products | None  # Into the sampled units, from all others.
+    slope_v: np.ndarray
+    slope_h: np.ndarray
+    base_v: np.ndarray
+    base_h: np.ndarray
+    betas: np.ndarray
+    differences: Array  # β_k − β_{k−1}.
+    seed: np.uint64
+    sides: tuple[int, int]
+
+
+def serves(plan: Plan) -> bool:
+    """Whether a plan is for factors of spins."""
+    return plan.path.end.has_terms and not plan.path.end.visible_units.is_one_hot
+
+
+def prepare(plan: Plan) -> Prepared:
+    """Convert a plan to the arguments of the kernel."""
+    model, base = plan.path.end, plan.path.start
+    assert isinstance(model, InteractingMRF)
+    dtype = np.float32 if plan.placement.precision == "single" else np.float64
+
+    def pad(x: Array) -> np.ndarray:
+        return np.pad(x, (0, -len(x) % TILE)).astype(dtype)
+
+    slope_v, slope_h = pad(model.visible_bias - base.visible), pad(model.hidden_bias - base.hidden)
+    n, m, rows = len(model.visible_bias), len(model.hidden_bias), len(slope_v)
+    slopes = [*model.terms, *(Terms(x.features, -x.couplings) for x in base.terms)]
+    before: list[_Into] = []
+    after: list[_Into] = []
+    for x in _into(slopes, n):
+        is_before = x.others[:, -1] < x.targets
+        before.append(_Into(x.targets[is_before], x.others[is_before], x.couplings[is_before]))
+        after.append(_Into(x.targets[~is_before], x.others[~is_before], x.couplings[~is_before]))
+
+    def packed(parts: Iterable[_Into], units: int) -> Products:
+        return _packed(parts, units, n, rows, dtype)
+
+    laid_out = Model(
+        Spins(rows),
+        packed(_onto(slopes, n), m),
+        packed(_onto(base.terms, n), m) if base.has_terms else None,
+        packed(before, n),
+        packed(after, n),
+        packed(_into(base.terms, n), n) if base.has_terms else None,
+        slope_v,
+        slope_h,
+        pad(base.visible),
+        pad(base.hidden),
+        plan.betas.astype(dtype),
+        np.diff(plan.betas),
+        np.uint64(plan.chains.seed),
+        (VISIBLE, HIDDEN),
+    )
+    return Prepared(
+        laid_out,
+        n,
+        dtype,
+        np.zeros(len(plan.betas)),
+        0.0,
+        1.0,
+        int(plan.path.operations),
+        chains_together(len(slope_v) + len(slope_h), np.dtype(dtype).itemsize),
+    )
+
+
+class _Into(NamedTuple):
+    """Products of equally many other units, in ascending order, that add to the fields of some units."""
+
+    targets: Indices
+    others: Indices
+    couplings: Array
+
+
+def _into(terms: Iterable[Terms], n: int) -> Iterable[_Into]:
+    """Yield the products that add to the fields of the first n units."""
+    for x in terms:
+        for place in range(x.features.shape[1]):
+            at = x.features[:, place] < n
+            yield _Into(x.features[at, place], np.delete(x.features[at], place, axis=1), x.couplings[at])
+
+
+def _onto(terms: Iterable[Terms], n: int) -> Iterable[_Into]:
+    """Yield the products that add to the fields of the units from n on, numbered from there."""
+    for x in terms:
+        at = x.features[:, -1] >= n
+        yield _Into(x.features[at, -1] - n, x.features[at, :-1], x.couplings[at])
+
+
+def _packed(parts: Iterable[_Into], units: int, n: int, rows: int, dtype: type) -> Products:
+    """Return products in the order of the units whose fields they add to; units from n on have places from `rows`."""
+    by_size: dict[int, list[_Into]] = {1: [], 2: [], 3: []}
+    for x in parts:
+        by_size[min(x.others.shape[1], 3)].append(x)
+    arrays: list[np.ndarray] = []
+    none = np.zeros(0, dtype=np.int64)
+    for size, own in by_size.items():
+        targets = np.concatenate([none, *(x.targets for x in own)])
+        lengths = np.concatenate([none, *(np.full(*x.others.shape) for x in own)])
+        flat = np.concatenate([none, *(x.others.ravel() for x in own)])
+        couplings = np.concatenate([np.zeros(0), *(x.couplings for x in own)])
+        order = np.argsort(targets, kind="stable")
+        starts = np.cumsum(lengths) - lengths
+        begin = np.concatenate([[0], np.cumsum(lengths[order])])
+        places = flat[np.repeat(starts[order] - begin[:-1], lengths[order]) + np.arange(begin[-1])]
+        places = np.where(places < n, places, places - n + rows) * LANES
+        ends = np.searchsorted(targets[order], np.arange(units + 1))
+        arrays.append(np.pad(ends, (0, -units % TILE), mode="edge").astype(np.int64))
+        if size == 3:
+            arrays.append(begin.astype(np.int64))
+        arrays += [places.astype(np.int64), couplings[order].astype(dtype)]
+    return Products(*arrays)
+
+
+class Population(population.Population):
+    """Blocks of LANES chains, whose spins are ±1 in floating point."""
+
+    def _allocate(self, blocks: int, joint: bool) -> None:
+        model: Any = self.prepared.model
+        n, m = len(model.slope_v), len(model.slope_h)
+        self.x = aligned((blocks, n + m, LANES), self.prepared.dtype)
+        self.scratch = aligned((max(n, m), LANES), self.prepared.dtype)
+        self.rises, self.weights = aligned((blocks, LANES), np.float64), aligned((blocks, LANES), np.float64)
+        self.joint = aligned((blocks, LANES), np.float64) if joint else None
+        self.spins_v = self.x[:, :n]
+
+    def _carry(self, to_step: int) -> None:
+        anneal_products(
+            *self.prepared.model,
+            self.first,
+            self.x,
+            self.scratch,
+            self.rises,
+            self.weights,
+            self.joint,
+            self.step,
+            to_step,
+            self.fresh,
+        )
