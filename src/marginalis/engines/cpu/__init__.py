@@ -30,7 +30,7 @@ _compiled: set[Any] = set()  # Kernels that have run in this process.
 
 def begin(plan: Plan) -> Begun:
     """Prepare a plan for the first family of kernels that supports it, and compile or load its kernels."""
-    families = _OF_LATTICES + _FAMILIES if is_lattice(plan, any_graph=True) else _FAMILIES
+    families: Any = _OF_LATTICES + _FAMILIES if is_lattice(plan, any_graph=True) else _FAMILIES
     if plan.path.end.has_terms:
         families = _OF_FACTORS
     family: Any = next(x for x in families if x.serves(plan))
