@@ -1,6 +1,7 @@
 """Paths from mixtures with fields on both sides: exact path sums, both theorems, and the engines draw for draw."""
 
 import math
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -11,6 +12,7 @@ import marginalis as mg
 from marginalis.engines.plan import make_plan
 from marginalis.exact.sampling import sample_visible
 from marginalis.paths.mixture import Mixture
+from marginalis.random import MIXTURE, uniforms
 
 BETAS = np.array([0.0, 0.2, 0.55, 0.8, 1.0])
 COMPONENTS = 3
@@ -186,3 +188,15 @@ def test_tables_find_the_fields_of_many_components(method):
     start = rng.integers(2, size=(48, len(sides[0]))).astype(float)
     back = plan.reversed(start)
     assert np.mean(np.abs(log_weights(back, "numpy") - log_weights(back, "numba")) < 1e-3) >= 0.97
+
+
+@pytest.mark.parametrize("name", ["rbm", "wheel"])
+def test_no_chain_draws_a_last_component_of_probability_zero(name):
+    """The uniform of this chain at step 32 is 1 − 2e-8, which single precision rounds to 1."""
+    chain, step = 661_856, 32
+    u = uniforms(0, np.array([chain], dtype=np.uint64), step, MIXTURE, 1)
+    assert np.float32(u[0, 0]) == 1.0
+    plan = make_plan(ANY[name], steps=60, chains=16, first_chain=chain - 7, seed=0)
+    mixture = mixture_for(plan)
+    plan = with_mixture(plan, replace(mixture, weights=np.array([0.0, 0.0, -400.0])))
+    assert np.allclose(log_weights(plan, "numpy"), log_weights(plan, "numba"), atol=1e-3)

@@ -129,3 +129,14 @@ def tail_quantile(p):
 
 
 LOG2_E = 1.0 / math.log(2.0)
+
+
+@njit(**INLINE)
+def share_of(word, total):
+    """Return u·total for the uniform u of a word, always below the total.
+
+    In single precision u may be rounded to 1. Of several states the one whose cumulative sum first exceeds u·total is
+    drawn, so that a last state of probability zero would be drawn then.
+    """
+    share = uniform(word, total) * total
+    return select(above(total, share), share, total * (1.0 - 2.0**-24))

@@ -23,7 +23,7 @@ from ...simd.cache import kernel
 from ...simd.draws import CALLED, INLINE, LOW, TILE, TWICE_LOG2_E, WORD, boltzmann, philox
 from ...simd.functions import SMALL, below_zero, draw_spin, exp2_nonpositive, log, rise, select, times_exp2
 from ...simd.lookup import COLUMNS, SPINS, as_numbers, draw_bit, entry_of, lookups, table_of
-from ...simd.numbers import LOG2_E, above, same, uniform
+from ...simd.numbers import LOG2_E, above, same, share_of, uniform
 from ...simd.vector import LANES, fma, lane_numbers, load, maximum, scalar, splat, store, widen
 from .bipartite_kernel import under, words_of
 
@@ -182,7 +182,7 @@ def _draw_components(factor, k, k0, k1, first_chain, first, last, logits, compon
         for z in range(components):
             total = total + exp2_nonpositive((load(logits, at + z * LANES) - top) * (factor * LOG2_E))
         chain = lane_numbers() + uint64(first_chain + block * LANES)
-        threshold = uniform(philox(chain, uint64(k), uint64(0), uint64(MIXTURE), k0, k1)[0], total) * total
+        threshold = share_of(philox(chain, uint64(k), uint64(0), uint64(MIXTURE), k0, k1)[0], total)
         below, index = top - top, splat(uint32(0))
         for z in range(components - 1):
             below = below + exp2_nonpositive((load(logits, at + z * LANES) - top) * (factor * LOG2_E))

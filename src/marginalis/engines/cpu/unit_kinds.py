@@ -14,7 +14,7 @@ from numba.extending import overload
 
 from ...simd.draws import INLINE, boltzmann
 from ...simd.functions import draw_spin, exp2_nonpositive, rise, select
-from ...simd.numbers import LOG2_E, above, normal, uniform
+from ...simd.numbers import LOG2_E, above, normal, share_of
 from ...simd.vector import LANES, fma, load, maximum, store
 from .rectified import Halves, draw_rectified, rise_of_exponent, shares, sides
 
@@ -137,7 +137,7 @@ def log_sum(values, at, first, last, beta, starts, at_starts):
 @njit(**INLINE)
 def draw_state(values, at, first, last, beta, starts, at_starts, top, total, word, out, at_out):
     """Draw the state of a categorical variable, one-hot, into `out`: the first whose cumulative sum exceeds u·total."""
-    threshold = uniform(word, total) * total
+    threshold = share_of(word, total)
     zero = total - total
     below, passed = zero, zero
     for f in range(first, last):

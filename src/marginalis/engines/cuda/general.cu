@@ -135,6 +135,8 @@ struct Features {
     MEMBER int pick(real beta, real most, real total, u32 word) const
     {
         real threshold = uniform(word) * total, below = (real)0;
+        // In single precision u may be rounded to 1, and the last feature be drawn although its probability is zero.
+        if (threshold >= total) threshold = total * (real)0.99999994;
         for (int f = 0; f < count - 1; ++f) {
             below += power((under(f, beta) - most) * LOG2_E);
             if (below > threshold) return f;
