@@ -154,7 +154,7 @@ def _row(answer: str, model: str, verdicts: Sequence[Verdict]) -> dict[str, obje
         "quiet_and_wrong": numbers - held,
         "quiet_and_far_off": sum(abs(x.error) > FAR for x in quiet),
         "coverage_unwarned": held / numbers if numbers else None,
-        "seconds": sum(x.seconds for x in verdicts) / max(len(verdicts), 1),
+        "seconds": float(np.median([x.seconds for x in verdicts])) if verdicts else None,
     }
 
 
