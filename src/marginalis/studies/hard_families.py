@@ -44,17 +44,17 @@ def digits_sklearn(epochs: float, seed: int) -> MRF:
 
 @cache
 def zeros_and_ones(epochs: float, seed: int) -> MRF:
-    """RBM of 64 pixels × 16 units, trained for long on the zeros and ones among the digits alone."""
+    """RBM of 64 pixels × 18 units, trained for long and fast on the zeros and ones among the digits alone."""
     data = training.digits()
     assert data is not None
     rows, classes = data
-    return training.contrastive_divergence(rows[classes < 2], 16, int(epochs), seed, sweeps=5)
+    return training.contrastive_divergence(rows[classes < 2], 18, int(epochs), seed, sweeps=5, rate=0.3)
 
 
 @cache
 def bars(epochs: float, seed: int) -> MRF:
     """RBM of 25 pixels × 14 units, trained on bars and stripes: 62 images, far apart."""
-    return training.contrastive_divergence(training.bars_and_stripes(5), 14, int(epochs), seed, rate=0.1)
+    return training.contrastive_divergence(training.bars_and_stripes(5), 14, int(epochs), seed, rate=0.5)
 
 
 def fields_against(field: float, seed: int) -> MRF:
@@ -72,15 +72,15 @@ def fields_against(field: float, seed: int) -> MRF:
 
 
 def prototypes(strength: float, seed: int) -> MRF:
-    """Spins with 14 planted features that overlap: each is a copy of one of four patterns with a fifth turned over.
+    """Spins with 14 planted features that overlap: each is a copy of one of four patterns with 30 % turned over.
 
-    The biases give every feature about the weight that all are off, up to a factor of e, so that each is a phase of its
-    own at β = 1.
+    The biases give every feature alone about the weight that all are off, up to a factor of e. Strong features are
+    phases of their own at β = 1, weak ones come several at a time.
     """
     rng = np.random.default_rng(seed)
     spins, features = 120, 14
     patterns = rng.choice([-1.0, 1.0], (4, spins))[rng.integers(4, size=features)]
-    patterns *= np.where(rng.random(patterns.shape) < 0.2, -1.0, 1.0)
+    patterns *= np.where(rng.random(patterns.shape) < 0.3, -1.0, 1.0)
     w = strength * patterns.T * rng.uniform(0.8, 1.2, (spins, features))
     b = 0.1 * rng.normal(size=spins)
     c = -(_log_cosh(b[:, None] + w) - _log_cosh(b)[:, None]).sum(axis=0) + rng.normal(size=features)
