@@ -154,7 +154,7 @@ def test_tables_of_a_bayesian_network_that_are_no_probabilities(tmp_path):
 def test_evidence_that_is_neither_a_file_nor_a_mapping(tmp_path):
     path = write(tmp_path, SMALL)
     for evidence in (np.array([0, 1]), [0, 1], 3, b"m.evid"):
-        with pytest.raises(ValueError, match="it must name a UAI evidence file or map labels to numbers of states"):
+        with pytest.raises(ValueError, match="it must name a file or map labels to states"):
             mg.load(path, evidence=evidence)
 
 

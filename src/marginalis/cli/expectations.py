@@ -12,9 +12,11 @@ from ..answers.expectations import Expectations
 from ..answers.expectations import expectations as run_expectations
 from ..checks import Array
 from ..files import model_files
+from ..files.evidence import read_evidence, states_in
 from ..files.text import read_text
-from ..files.uai import is_uai, parse_uai, read_evidence, write_mar
+from ..files.uai import is_uai, parse_uai, write_mar
 from ..models.factors import FactorModel
+from ..models.model import MRF
 from .common import Json, app, check_outputs, show
 from .model_file import ModelFile, takes_model
 from .options import read_files, takes_flags
@@ -38,15 +40,16 @@ def expectations(
     """Compute means of all variables and of products along couplings."""
     check_outputs([*model.inputs, options["schedule"], options["base"]], mar)
     loaded = model.load()
-    whole = None if mar is None else _before_evidence(model)
+    before = None if mar is None else _before_evidence(model)
+    whole = FactorModel.of(before) if isinstance(before, MRF) else before
     chosen = options if isinstance(loaded, FactorModel) else read_files(options, loaded)
     result = run_expectations(loaded, exact=exact, moves=moves, **chosen)
     show(result, as_json)
-    if mar is not None and whole is not None:
-        write_mar(_of_all(whole, read_evidence(model.evidence), result), mar)
+    if mar is not None and before is not None and whole is not None:
+        write_mar(_of_all(whole, states_in(before, read_evidence(model.evidence)), result), mar)
 
 
-def _before_evidence(model: ModelFile) -> FactorModel:
+def _before_evidence(model: ModelFile) -> MRF | FactorModel:
     """Return the model of the file with all variables and states, evidence not applied."""
     try:
         text = read_text(model.path)
@@ -54,8 +57,7 @@ def _before_evidence(model: ModelFile) -> FactorModel:
         text = ""
     if is_uai(text):
         return parse_uai(text)
-    found = model_files.load(model.path, update=model.update, maxcut=model.maxcut)
-    return found if isinstance(found, FactorModel) else FactorModel.of(found)
+    return model_files.load(model.path, update=model.update, maxcut=model.maxcut)
 
 
 def _of_all(whole: FactorModel, evidence: dict[Any, int], result: Expectations) -> list[Array]:

@@ -17,7 +17,10 @@ from ..models.layered import as_model
 from ..models.model import MRF
 from .common import ModelPath, say, warned
 
-Evidence = Annotated[Path | None, typer.Option(help="UAI evidence file: variables held in states.")]
+Evidence = Annotated[
+    str | None,
+    typer.Option(help="Variables held in states: a file (JSON, lines 'label = state', UAI) or a text such as a=1,b=0."),
+]
 Update = Annotated[int | None, typer.Option(help="Checkpoint of a training run (HDF5); the last by default.")]
 MaxCut = Annotated[bool, typer.Option("--maxcut", help="Weights of a rudy file are those of a cut: E = +sum w s s'.")]
 
@@ -36,7 +39,7 @@ class ModelFile(NamedTuple):
     """The file of a model, the flags to read it, and the temperature of the model."""
 
     path: str
-    evidence: Path | None
+    evidence: str | None
     update: int | None
     maxcut: bool
     temperature: float | None
@@ -45,7 +48,7 @@ class ModelFile(NamedTuple):
     @property
     def inputs(self) -> list[str | Path | None]:
         """The files that are read; no output may overwrite them."""
-        return [self.path, self.evidence]
+        return [self.path, None if self.evidence is None or "=" in self.evidence else self.evidence]
 
     def load(self) -> MRF | FactorModel:
         """Read the model; warnings about the file go to stderr."""

@@ -16,6 +16,7 @@ from . import npz
 from .adabm import is_adabm, parse_adabm
 from .archive import limit
 from .dimod_files import has_vartype, parse_coo, parse_dimod_json, write_coo, write_dimod_json
+from .evidence import held_in, read_evidence
 from .hdf5 import MAGIC as HDF5
 from .hdf5 import open_hdf5
 from .libdai import parse_libdai
@@ -24,7 +25,7 @@ from .rbms import read_rbms
 from .rudy import parse_rudy, write_rudy
 from .text import read_text
 from .torch_state import is_torch, load_torch
-from .uai import is_uai, parse_uai, read_evidence, write_uai
+from .uai import is_uai, parse_uai, write_uai
 
 WRITERS = {
     ".npz": npz.save,
@@ -42,7 +43,7 @@ _NUMBERS = re.compile(r"[-+.\d]\S*")
 
 def load(
     path: str | Path,
-    evidence: str | Path | Mapping[Any, int] | None = None,
+    evidence: str | Path | Mapping[Any, Any] | None = None,
     *,
     update: int | None = None,
     maxcut: bool = False,
@@ -57,8 +58,9 @@ def load(
     path
         The file.
     evidence
-        States in which variables are held: a UAI evidence file, or a mapping from labels to state numbers. The
-        variables are removed exactly. The model must be discrete.
+        States in which variables are held: a mapping from labels to states, a text such as ``a=1, b=0``, or a file
+        (JSON, lines such as ``a = 1``, or UAI evidence). A discrete variable is given by the number of its state, from
+        0 (a spin also by −1), a real variable by its value. The variables are removed exactly.
     update
         The checkpoint of a training run; by default the last one.
     maxcut
@@ -88,9 +90,9 @@ def load(
         raise ValueError("maxcut goes with rudy files")
     held = read_evidence(evidence)
     if held or isinstance(model, FactorModel):
-        model = (FactorModel.of(model) if isinstance(model, MRF) else model).given(held)
-        if model.why_not_annealed() is None:
-            return model.as_mrf()
+        model = held_in(model, held)
+    if isinstance(model, FactorModel) and model.why_not_annealed() is None:
+        return model.as_mrf()
     return model
 
 

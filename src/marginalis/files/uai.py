@@ -9,19 +9,18 @@ line ``1`` in older files.
 from __future__ import annotations
 
 import math
-import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..checks import Array, one_line, reading, shown, whole
+from ..checks import Array, shown
 from ..models.factors import FactorModel
 from ..models.model import MRF
-from .text import Tokens, read_text, write_text
+from .text import Tokens, write_text
 
 KINDS = ("MARKOV", "BAYES")
 # Largest number of states of a variable.
@@ -160,20 +159,6 @@ def _log_beyond(tokens: Tokens, word: str, at: int) -> float:
     except ArithmeticError:  # The word has more digits than a decimal number may have.
         pass
     tokens.fail(f"a weight is {shown(word)}; it must be finite and within 1e±{_MOST_DIGITS}", at)
-
-
-def read_evidence(evidence: str | Path | Mapping[Any, Any] | None) -> dict[Any, int]:
-    """Return the states in which variables are held, from a file or from a mapping."""
-    if evidence is None:
-        return {}
-    if isinstance(evidence, Mapping):
-        return {v: whole(x, f"the state of {one_line(v, 40)} in evidence", 0, 2**62) for v, x in evidence.items()}
-    if not isinstance(evidence, str | os.PathLike):
-        raise ValueError(
-            f"evidence is {shown(evidence)}; it must name a UAI evidence file or map labels to numbers of states"
-        )
-    with reading("evidence file", evidence):
-        return parse_evidence(read_text(evidence))
 
 
 def parse_evidence(text: str) -> dict[Any, int]:
