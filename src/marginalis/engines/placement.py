@@ -12,7 +12,6 @@ import scipy.sparse as sp
 from ..checks import Array
 from ..models.forms import SignedForm
 from ..models.model import MRF
-from ..models.units import Rectified
 from ..parallel.threads import jit_is_off
 from ..paths.path import signed_base
 
@@ -111,7 +110,7 @@ def has_one_coupling(plan: Plan) -> bool:
 def _hindrance(model: MRF, engine: str) -> str | None:
     """Return why a fast engine cannot run a model, or None."""
     for units in (model.visible_units, model.hidden_units):
-        if isinstance(units, Rectified) and engine != "cuda":
+        if units.halves is not None and engine != "cuda":
             continue
         if units.values is None and units.precisions is None and not units.is_one_hot:
             return f"has no kernel for {units.noun[0]}s"
@@ -149,7 +148,7 @@ def _has_large_squares(model: MRF) -> bool:
         ),
     )
     for units, bias, axis, other in ends:
-        if isinstance(units, Rectified):
+        if units.halves is not None:
             fields = abs(bias) + np.asarray(size.sum(axis=axis)).ravel()
             if not other.is_discrete or float(np.linalg.norm(units.largest_terms(fields))) * 2.0**-24 > 1e-3:
                 return True

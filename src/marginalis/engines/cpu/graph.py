@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...checks import Array
-from ...models.units import Rectified, Units
+from ...models.units import Units
 from ...paths.path import SignedPath
 from ...random import HIDDEN, VISIBLE
 from ...simd.draws import TILE
@@ -170,8 +170,8 @@ def _is_looked_up(plan: Plan) -> bool:
 
 
 def _side(units: Units, features: int, dtype: type) -> Any:
-    if isinstance(units, Rectified):
-        gamma_plus, gamma_minus, theta_plus, theta_minus = units.numbers
+    if units.halves is not None:
+        gamma_plus, gamma_minus, theta_plus, theta_minus = units.halves
         minus = None if units.is_nonnegative else _half(-theta_minus, gamma_minus, features, dtype)
         return Halves(_half(theta_plus, gamma_plus, features, dtype), minus)
     if units.precisions is not None:

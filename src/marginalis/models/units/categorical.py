@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,8 +66,7 @@ class Categorical(Units):
             return self
         return Categorical(tuple(self.sizes[i] for i in variables) or 2)  # A side without variables may have any size.
 
-    def joined(self, other: Units, features: tuple[int, int], order: NDArray[np.int64]) -> Categorical:
-        assert isinstance(other, Categorical)
+    def joined(self, other: Self, features: tuple[int, int], order: NDArray[np.int64]) -> Categorical:
         counts = np.concatenate([self.counts(features[0]), other.counts(features[1])])
         return Categorical(tuple(counts[order].tolist()))
 

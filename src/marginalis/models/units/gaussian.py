@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +47,7 @@ class Gaussian(Units):
     def take(self, variables: NDArray[np.int64]) -> Gaussian:
         return Gaussian(tuple(self.gamma[variables].tolist()))
 
-    def joined(self, other: Units, features: tuple[int, int], order: NDArray[np.int64]) -> Gaussian:
-        assert isinstance(other, Gaussian)
+    def joined(self, other: Self, features: tuple[int, int], order: NDArray[np.int64]) -> Gaussian:
         return Gaussian(tuple(np.concatenate([self.gamma, other.gamma])[order].tolist()))
 
     def check(self, features: int, argument: str) -> None:

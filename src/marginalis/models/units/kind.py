@@ -12,7 +12,7 @@ kind, or raise an error.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,14 @@ class Units(ABC):
     def curvatures(self) -> Array | None:
         """The least γ of a term −γx²/2 in the exponent, one number or one per variable; None if discrete."""
         return self.precisions
+
+    @property
+    def halves(self) -> tuple[Array, Array, Array, Array] | None:
+        """γ₊, γ₋, θ₊ and θ₋ if −E has the form −γh²/2 + θh with one pair on either side of zero; None for other kinds.
+
+        Each array has one entry or one per variable.
+        """
+        return None
 
     @property
     def noun(self) -> tuple[str, str]:
@@ -105,7 +113,7 @@ class Units(ABC):
         """Return the kind of a side made of these variables only."""
         return self
 
-    def joined(self, other: Units, features: tuple[int, int], order: NDArray[np.int64]) -> Units:
+    def joined(self, other: Self, features: tuple[int, int], order: NDArray[np.int64]) -> Units:
         """Return the kind of the joined variables of two sides of like kinds, put in the order `order`."""
         return self
 

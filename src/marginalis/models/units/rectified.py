@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -61,11 +61,11 @@ class Rectified(Units):
     @property
     def parameters(self) -> dict[str, Array]:
         if self.is_nonnegative and not np.any(self.theta_plus):
-            return {"gamma": self.numbers[0]}
-        return dict(zip(PARAMETERS, self.numbers, strict=True))
+            return {"gamma": self.halves[0]}
+        return dict(zip(PARAMETERS, self.halves, strict=True))
 
     @cached_property
-    def numbers(self) -> tuple[Array, Array, Array, Array]:
+    def halves(self) -> tuple[Array, Array, Array, Array]:
         """The four parameters as arrays."""
         both = self.gamma_plus, self.gamma_minus, self.theta_plus, self.theta_minus
         first, second, third, fourth = (frozen(np.array(x, dtype=np.float64)) for x in both)
@@ -77,19 +77,18 @@ class Rectified(Units):
 
     @property
     def curvatures(self) -> Array:
-        return np.minimum(*self.numbers[:2])
+        return np.minimum(*self.halves[:2])
 
     def take(self, variables: NDArray[np.int64]) -> Rectified:
-        return Rectified(*(_tuple(x if len(x) == 1 else x[variables]) for x in self.numbers))
+        return Rectified(*(_tuple(x if len(x) == 1 else x[variables]) for x in self.halves))
 
-    def joined(self, other: Units, features: tuple[int, int], order: NDArray[np.int64]) -> Rectified:
-        assert isinstance(other, Rectified)
-        pairs = zip(self.numbers, other.numbers, strict=True)
+    def joined(self, other: Self, features: tuple[int, int], order: NDArray[np.int64]) -> Rectified:
+        pairs = zip(self.halves, other.halves, strict=True)
         both = (np.concatenate([np.broadcast_to(x, n) for x, n in zip(p, features, strict=True)]) for p in pairs)
         return Rectified(*(_tuple(x[order]) for x in both))
 
     def check(self, features: int, argument: str) -> None:
-        for name, x in zip(PARAMETERS, self.numbers, strict=True):
+        for name, x in zip(PARAMETERS, self.halves, strict=True):
             if len(x) not in (1, features):
                 name = "gamma" if self.is_nonnegative else name
                 raise ValueError(f"{argument}: {name} has length {len(x)}; there are {features} variables")
@@ -98,7 +97,7 @@ class Rectified(Units):
                 raise ValueError(f"{argument}: {name} must be {'positive and ' * name.startswith('gamma')}finite")
 
     def at_temperature(self, temperature: float) -> Rectified:
-        return Rectified(*(_tuple(x / temperature) for x in self.numbers))
+        return Rectified(*(_tuple(x / temperature) for x in self.halves))
 
     def log_normaliser(self, fields: Array) -> Array:
         plus, minus = self._sides(fields)
@@ -138,7 +137,7 @@ class Rectified(Units):
                 middle = 0.5 * (low + high)
                 below = self.mean(middle) < rows
                 low, high = np.where(below, middle, low), np.where(below, high, middle)
-        fields = np.where(np.isinf(self.numbers[1]) & (rows <= 0.0), -np.inf, 0.5 * (low + high))
+        fields = np.where(np.isinf(self.halves[1]) & (rows <= 0.0), -np.inf, 0.5 * (low + high))
         return fields.reshape(mean.shape)
 
     def inside(self, means: Array, share: float) -> Array:
@@ -151,23 +150,23 @@ class Rectified(Units):
         return finite, "dReLU units want finite numbers"
 
     def own_terms(self, rows: Array) -> Array:
-        gamma_plus, gamma_minus, theta_plus, theta_minus = self.numbers
+        gamma_plus, gamma_minus, theta_plus, theta_minus = self.halves
         up, down = np.maximum(rows, 0.0), np.minimum(rows, 0.0)
         squares = gamma_plus * up * up + np.where(np.isinf(gamma_minus), 0.0, gamma_minus) * down * down
         terms = theta_plus * up + theta_minus * down - 0.5 * squares
         return np.asarray(terms.sum(axis=1))
 
     def size(self, fields: Array) -> float:
-        slopes = np.abs(fields) + np.maximum(np.abs(self.numbers[2]), np.abs(self.numbers[3]))
+        slopes = np.abs(fields) + np.maximum(np.abs(self.halves[2]), np.abs(self.halves[3]))
         return float((0.5 * slopes**2 / self.curvatures + np.abs(np.log(self.curvatures)) + 1.0).sum())
 
     def largest_terms(self, fields: Array) -> Array:
-        slopes = fields + np.maximum(np.abs(self.numbers[2]), np.abs(self.numbers[3]))
+        slopes = fields + np.maximum(np.abs(self.halves[2]), np.abs(self.halves[3]))
         return np.maximum(slopes, slopes**2 / self.curvatures)
 
     def _sides(self, fields: Array) -> tuple[_Side, _Side]:
         """Return both sides of all variables under these fields."""
-        gamma_plus, gamma_minus, theta_plus, theta_minus = self.numbers
+        gamma_plus, gamma_minus, theta_plus, theta_minus = self.halves
         return _side(fields + theta_plus, gamma_plus), _side(-(fields + theta_minus), gamma_minus)
 
 
