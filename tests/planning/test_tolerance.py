@@ -16,6 +16,11 @@ from marginalis.random import OPINION, PILOT, QUENCH, stream
 from marginalis.statistics import confidence
 
 
+def tune(monkeypatch, **changes):
+    """Plan with other numbers than those that the package has."""
+    monkeypatch.setattr(work, "TOLERANCE", replace(work.TOLERANCE, **changes))
+
+
 def half_width(r):
     return (r.interval[1] - r.interval[0]) / 2
 
@@ -47,8 +52,7 @@ def test_it_says_what_it_does(caplog):
 
 def test_populations_where_many_steps_leave_the_weights_uneven(monkeypatch):
     """As the pilots say, or as asked; never where that is refused."""
-    monkeypatch.setattr(work, "_RESAMPLED_FROM", 32)
-    monkeypatch.setattr(work, "_RESAMPLED_ABOVE", 32)
+    tune(monkeypatch, resampled_steps=32, resampled_cost=32.0)
     model = mg.ising_grid((8, 8), coupling=0.6, periodic=True)
     exact = mg.exact_log_z(model)
     found = mg.estimate(model, tolerance=0.1, base="uniform")
@@ -64,8 +68,7 @@ def test_populations_where_many_steps_leave_the_weights_uneven(monkeypatch):
 
 
 def test_a_mixture_that_does_not_keep_its_promise_is_left(monkeypatch):
-    monkeypatch.setattr(work, "_EVEN_ENOUGH", -1.0)
-    monkeypatch.setattr(work, "_MOST_STEPS", 2048)
+    tune(monkeypatch, variance_pilots=-1.0, most_steps=2048)
     model = rbm_hopfield(10, 20, temperature=1 / 8, seed=1)
     r = mg.estimate(model, tolerance=0.1, base="quenches", resample=False)
     assert r.base == "uniform"
@@ -103,7 +106,7 @@ def test_what_is_given_stays():
 
 def test_there_is_an_end(monkeypatch):
     """More accuracy than any number of chains would give: the answer says so."""
-    monkeypatch.setattr("marginalis.planning.work._MOST_CHAINS", 2000)
+    tune(monkeypatch, most_chains=2000)
     r = mg.estimate(rbm_hopfield(8, 12, temperature=1 / 4), tolerance=1e-5, steps=20)
     assert r.chains == 2000
     assert any("as many chains as there may be" in w for w in r.warnings)
@@ -190,9 +193,8 @@ def test_an_opinion_is_the_first_pilot(plans, monkeypatch):
 
 
 def test_a_mixture_that_is_far_off_is_given_up(plans, monkeypatch):
-    monkeypatch.setattr(work, "_BROKEN", 0.0)
+    tune(monkeypatch, broken=0.0, far_off=0.0)
     monkeypatch.setattr(confidence, "warnings_of", lambda log_weights: ())
-    monkeypatch.setattr(work, "_FAR_OFF", 0.0)
     model = rbm_hopfield(10, 20, temperature=1 / 8, seed=1)
     r = mg.estimate(model, tolerance=0.2, base="quenches")
     assert r.base == "uniform"
@@ -209,7 +211,7 @@ def test_the_plan_is_usually_enough(plans):
 
 def test_more_chains_are_joined(monkeypatch):
     """Pilots that promise too much: the chains that were run count, with those that had to be added."""
-    monkeypatch.setattr(work, "_MARGIN", 2.0)
+    tune(monkeypatch, margin=2.0)
     r = mg.estimate(rbm_gaussian(8, 12, temperature=0.5, seed=1), tolerance=0.03, steps=40)
     assert half_width(r) <= 0.03
     assert len(r.record.runs) > 1
@@ -239,7 +241,7 @@ def test_batches_change_nothing(plans, monkeypatch):
     model = rbm_gaussian(8, 12, temperature=0.5, seed=1)
     options = dict(tolerance=0.01, steps=40, schedule="linear")
     at_once = mg.estimate(model, **options)
-    monkeypatch.setattr(work, "_SHORT", 0.0)  # everything takes long
+    tune(monkeypatch, short_seconds=0.0)  # Every run takes long.
     plans.clear()
     parts = mg.estimate(model, budget=600.0, **options)
     assert next(p.chains.count for p in plans if p.chains.seed == 0) == 256 < parts.chains

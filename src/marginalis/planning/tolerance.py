@@ -17,10 +17,8 @@ from ..paths.base import QUENCHES, is_quenches
 from ..running.session import Session
 from .choose import Choice, is_left_to_us
 from .quenches import quenched_mixture
-from .work import FIRST_MIXED, FIRST_STEPS, Work, chains_per_variance
-
-_OPINION_STEPS = 512  # of which a second opinion takes a part
-_FINE = 1e-4  # below this, single precision might show
+from .tuning import TOLERANCE
+from .work import Work, chains_per_variance
 
 
 def to_tolerance(
@@ -48,8 +46,8 @@ def to_tolerance(
     ours = is_left_to_us(options)
     options["schedule"] = "linear" if adaptive else schedule
     if options.get("steps") is None:
-        options["steps"] = FIRST_STEPS if isinstance(schedule, str) else DEFAULT_STEPS
-    if goal < _FINE:
+        options["steps"] = TOLERANCE.first_steps if isinstance(schedule, str) else DEFAULT_STEPS
+    if goal < TOLERANCE.double_precision:
         options["precision"] = "double"
     resample = options.get("resample")
     options["resample"] = False
@@ -58,10 +56,10 @@ def to_tolerance(
     panel = None
     if ours:
         asked = time.perf_counter()
-        long = replace(plan, betas=np.linspace(0.0, 1.0, _OPINION_STEPS + 1))
+        long = replace(plan, betas=np.linspace(0.0, 1.0, TOLERANCE.choice_steps + 1))
         panel = Choice(long, session, rows, worth=chains_per_variance(goal))
         chosen = panel.choose()
-        first = plan.betas if chosen.path.mixture is None else np.linspace(0.0, 1.0, FIRST_MIXED + 1)
+        first = plan.betas if chosen.path.mixture is None else np.linspace(0.0, 1.0, TOLERANCE.first_steps_mixed + 1)
         plan = replace(chosen, betas=first)
         seconds = max(seconds / 2.0, seconds - (time.perf_counter() - asked))
     if is_quenches(options.get("base")):

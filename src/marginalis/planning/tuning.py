@@ -1,7 +1,11 @@
-"""The numbers of planning that studies have chosen, each with one sentence."""
+"""The numbers of planning that were chosen by studies, each with a sentence that says what it is.
+
+r is the relative variance of the weights. K is the number of steps, N the number of chains.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -9,12 +13,19 @@ from dataclasses import dataclass
 class Level:
     """How thoroughly phases are searched for."""
 
-    states: int  # chains of the sweeps at the model's own temperature
-    sweeps: int  # that each of them takes
-    pilot_chains: int  # of the longer pilots from the uniform base and from the biases; 0 for none
+    # Chains that move at the model's own temperature.
+    states: int
+    # Sweeps of each of these chains.
+    sweeps: int
+    # Chains of the longer pilots from the uniform base and from the biases; 0 for no such pilots.
+    pilot_chains: int
+    # Steps of these pilots.
     pilot_steps: int
-    components: int  # of the mixture, at most
-    chains: int  # of each pilot from the mixture
+    # Maximal number of components of the mixture.
+    components: int
+    # Chains of each pilot from the mixture.
+    chains: int
+    # Steps of each pilot from the mixture.
     steps: int
 
 
@@ -22,90 +33,180 @@ class Level:
 class Tuning:
     """What the search for phases and the choice of a path depend on."""
 
-    # Searches, each of which costs about five times the one before: the first goes with every call.
+    # The searches, each of which costs about five times as much as the one before. The first is part of every call.
     levels: tuple[Level, ...] = (
         Level(states=512, sweeps=30, pilot_chains=0, pilot_steps=0, components=32, chains=256, steps=32),
         Level(states=512, sweeps=100, pilot_chains=256, pilot_steps=250, components=48, chains=512, steps=150),
         Level(states=768, sweeps=200, pilot_chains=512, pilot_steps=400, components=64, chains=1024, steps=400),
     )
-    # Share of the predicted cost of the answer that a deeper search may cost where mixtures promise something.
+    # A deeper search may cost this share of the predicted cost of the answer if mixtures are promising.
     deeper: float = 0.35
-    # The same where they do not: lattices and glasses, whose phases independent units do not describe.
+    # The same share if mixtures are not promising, as on lattices and glasses.
     deeper_without_promise: float = 0.1
-    # A mixture promises something if its path costs less than this many times the plain one.
+    # A mixture is promising if its path costs less than this many times the plain path.
     promising: float = 4.0
-    # Couplings of a variable, on average over the smaller side, above which a model counts as dense.
+    # A model is dense if its variables have more couplings than this, on average over the smaller side.
     dense: float = 16.0
-    # Relative variance of a chain's weight at the answer's own number of steps, below which no search goes deeper.
+    # No deeper search follows if r of a chain at the answer's own number of steps is below this value.
     even: float = 1.0
-    # Effective chains of a trial below which it cannot tell how even the weights of the answer will be.
+    # A trial with fewer effective chains than this cannot predict r of the answer.
     tells: float = 25.0
-    # Standard error of a trial above which a search that promises something goes on.
+    # A promising search is continued while the standard error of its trial is above this value.
     precise: float = 0.06
-    # Times its own cost that an answer with uneven weights counts for, at most, where its steps and chains are given.
+    # An answer with uneven weights, with given steps and chains, counts for at most this many times its own cost.
     uneven_costs: float = 8.0
-    # Steps of an answer along a path from a mixture, at least, where no exact sum confirms it: with 16 to 128 of them
-    # phases of half the weight were missed without a sign.
+    # Minimal steps of an answer along a path from a mixture that no exact sum confirms. With 16 to 128 steps phases of
+    # half the weight were missed without a warning.
     mixed_steps: int = 1000
-    # Chain·steps that any answer along such a path counts for.
+    # Minimal chain·steps that the cost of an answer along such a path is counted as.
     usual_chain_steps: float = 1e6
-    # Share of each of the uniform base and the biases in a mixture.
+    # Share in a mixture of the uniform base, and the same of the biases.
     defence: float = 0.05
-    # Shares after a pilot: what its chains brought, the shares before, and equal ones.
+    # The shares after a pilot are a sum of three parts: the weight that its chains found, the shares before, and equal
+    # shares. This is the first part for a pilot with many effective chains.
     brought: float = 0.7
+    # This is the second part, the shares before.
     kept: float = 0.15
-    # Effective chains of a pilot with which what they brought counts half as much as with very many.
+    # With this many effective chains in a pilot, the first part is half as large.
     few_effective: float = 4.0
-    # Rows that the ends of a pilot count for in a fit, per effective chain.
+    # The final states of a pilot count as this many rows per effective chain in a fit.
     rows_per_effective: float = 8.0
-    # Means of a component stay this close to a state's end of the range, so that no component excludes a state.
+    # Maximal mean of a component, relative to the end of the range, so that no component excludes a state.
     clip: float = 0.98
-    # Weight of the mean of all states in the mean of a component, in rows.
+    # Weight in rows of the mean of all states when the mean of a component is fitted.
     shrinkage: float = 0.5
-    # Standard error up to which a mixture that sees no more acquits the plain path.
+    # A mixture can only confirm the plain path if its standard error is at most this value.
     acquits: float = 0.25
-    # Standard errors that it may see more, and still acquit.
+    # It confirms the plain path if its ln Z exceeds that of the plain path by at most this many standard errors.
     acquits_within: float = 2.0
-    # Times that kernels for lattices are faster than those that serve mixtures.
+    # Ratio of the speeds of the kernels for lattices and of those for mixtures.
     lattices_faster: float = 8.0
     # Chains in a population of a trial with resampling.
     together: int = 32
-    # Times the cost of the plain path that a path from a mixture may cost and still be preferred to an unproven one.
+    # A path from a mixture is preferred to an unconfirmed plain path if it costs at most this many times as much.
     worth_proving: float = 10.0
-    # Populations up to which their effective number must be this share of them, for an interval without a warning.
+    # An estimate with at most this many populations has a warning if too few of them are effective.
     few_populations: int = 64
+    # Too few are effective if their effective number is below this share of all populations.
     effective_populations: float = 0.7
     # Chains of a trial of a plain path.
     trial_chains: int = 128
-    # Chains of a trial from a mixture, at most.
+    # Maximal number of chains of a trial from a mixture.
     most_mixed: int = 4096
-    # A trial has this many times fewer steps than the plan, within these limits.
+    # A trial has this many times fewer steps than the plan, within the two limits below.
     coarser: int = 8
+    # Minimal steps of a trial.
     fewest_steps: int = 64
+    # Maximal steps of a trial.
     most_steps: int = 1024
-    # Features of the sampled side beyond which a mixture costs more than it may gain.
+    # A sampled side with more features than this gets no mixture, which would cost more than it may gain.
     widest: int = 4096
-    # Seconds that an exact sum may take in any case, share of the estimate that it may take, and the most seconds.
+    # Seconds that an exact sum may take in any case.
     exact_seconds: float = 0.02
+    # Share of the predicted time of the estimate that an exact sum may take.
     exact_share: float = 0.1
+    # Maximal seconds of an exact sum.
     exact_most: float = 1.0
-    # Operations per second of one thread, for predictions.
+    # Speed of one thread in operations per second, for predictions.
     operations_per_second: float = 5e10
-    # Standard error of a trial, at least: a few weights cannot tell of less.
+    # Minimal standard error of a trial; smaller ones cannot be estimated from a few weights.
     least_error: float = 0.02
-    # Standard errors between two estimates that disagree, and the same where one of them is exact.
+    # Two estimates disagree if they differ by more than this many standard errors.
     apart: float = 4.0
+    # An estimate disagrees with an exact sum if they differ by more than this many standard errors.
     apart_exactly: float = 2.5
-    # ln(1 + r) below which the weights of a trial are even enough to trust its error.
+    # The error of a trial is reliable if ln(1 + r) of its weights is below this value, ln 3.
     even_enough: float = 1.0986
-    # ln(1 + r) that a trial predicts for the answer, above which populations are resampled.
+    # Chains are resampled if the trial predicts a ln(1 + r) of the answer above this value.
     uneven: float = 0.2
-    # ln(1 + r) at the plan's own steps, up to which the plain path is not improved on.
+    # No better path than the plain one is looked for if its ln(1 + r) at the plan's own steps is below this value.
     nearly_even: float = 0.25
-    # Share of the cost of a proven plain path below which a path from a mixture is preferred to it.
+    # A path from a mixture is preferred to a confirmed plain path if it costs less than this share of it.
     worth: float = 0.5
-    # Operations of an answer above which a cheaper path is looked for although an exact sum confirms the plain one.
+    # If an answer takes more operations than this, a cheaper path is looked for even if the plain one is confirmed.
     dear: float = 2e9
 
 
+@dataclass(frozen=True)
+class ToleranceTuning:
+    """What the number of steps and chains for a tolerance depends on."""
+
+    # Goal for the half-width of the interval, relative to the tolerance, so that the first answer is narrow enough.
+    margin: float = 0.9
+    # Double precision is used for tolerances below this value, where rounding in single precision could show.
+    double_precision: float = 1e-4
+    # Steps of the plan that the choice of a path starts from; its trials have fewer.
+    choice_steps: int = 512
+    # Chains of a pilot.
+    pilot_chains: int = 128
+    # Chains of a pilot from a mixture with fields on both sides, where a few chains have most of the weight.
+    pilot_chains_phases: int = 512
+    # Populations of a pilot with resampling.
+    pilot_populations: int = 8
+    # Steps of the first pilot.
+    first_steps: int = 32
+    # Steps of the first pilot if the path starts from a mixture.
+    first_steps_mixed: int = 8
+    # The next pilot has this many times more steps if the path starts from a mixture or chains are resampled.
+    steps_ratio: int = 4
+    # On other paths the ratio follows from r of the last pilot; this is its lower limit.
+    least_steps_ratio: int = 2
+    # This is the upper limit of that ratio.
+    most_steps_ratio: int = 8
+    # Maximal steps of a pilot.
+    most_steps: int = 1 << 24
+    # A schedule is fitted to pilots with at most this many steps.
+    most_fitted_steps: int = 512
+    # Pilots end when r of their chains is at most this value.
+    variance_pilots: float = 1.5
+    # The same for a mixture with fields on both sides: r falls as 1/K at best there, and resampling does not help.
+    variance_pilots_phases: float = 8.0
+    # The same for r of populations.
+    variance_pilots_populations: float = 2.0
+    # Maximal predicted r of the chains of a plan; less even weights give less reliable intervals.
+    variance_plan: float = 2.0
+    # The same for r of populations.
+    variance_plan_populations: float = 0.5
+    # A path from a mixture is replaced by the plain one if a pilot with more steps than this still has uneven weights.
+    most_steps_mixed: int = 100
+    # Chains of the run to whose final states a mixture is fitted again after an answer with uneven weights.
+    refit_chains: int = 4096
+    # Chains are resampled if a pilot with at least this many steps has uneven weights
+    resampled_steps: int = 256
+    # and K·r of that pilot is above this value.
+    resampled_cost: float = 2048.0
+    # Chains in a population.
+    population: int = 32
+    # Populations are made larger if their weights are uneven in a pilot with at least this many steps.
+    larger_steps: int = 2048
+    # They are made this many times larger.
+    larger_ratio: int = 4
+    # Another pilot with populations pays if the chains after it cost at least this many times as much.
+    pilots_worth: float = 20.0
+    # Chains are run in multiples of this number, which fills the blocks of the engines.
+    chain_unit: int = 32
+    # Minimal number of chains; fewer would save little time, and their interval would be less reliable.
+    least_chains: int = 256
+    # Minimal number of populations.
+    least_populations: int = 32
+    # Maximal number of chains, whose log-weights take a quarter of a GiB.
+    most_chains: int = 1 << 25
+    # The predicted number of populations is divided by this for the first run, since a pilot predicts it roughly.
+    first_part: float = 3.0
+    # More chains than needed are run if they take at most this many operations in all: an answer that stops as soon as
+    # the interval is narrow enough has an interval that is slightly too narrow.
+    free_operations: float = 2e8
+    # Maximal number of plans that are run, one after the other.
+    attempts: int = 6
+    # Another number of steps is considered if the interval is this many times wider than the goal (twice the chains).
+    far_off: float = math.sqrt(2.0)
+    # A path from a mixture is improved or left if the interval is this many times wider than the goal.
+    broken: float = 4.0
+    # Runs that are predicted to take more seconds than this are announced.
+    short_seconds: float = 1.0
+    # With a budget, the clock is checked after about this many seconds of chains.
+    batch_seconds: float = 0.5
+
+
 TUNING = Tuning()
+TOLERANCE = ToleranceTuning()

@@ -28,50 +28,16 @@ from ..statistics import confidence
 from .choose import Choice
 from .pilots import refit
 from .quenches import mixture_of_rows
-from .tuning import TUNING
+from .tuning import TOLERANCE, TUNING
 
 logger = logging.getLogger("marginalis")
 
-_PILOT_CHAINS = 128
-FIRST_STEPS = 32
-FIRST_MIXED = 8  # where the path starts from a mixture,
-_MENDING_CHAINS = 4096  # that a mixture is fitted to again if its weights turn out uneven
-_MOST_MIXED = 100  # and where it is given up if the weights stay uneven
-_STEPS_RATIO = 4  # the next pilot has this many times the steps,
-_LEAST_RATIO, _MOST_RATIO = 2, 8  # or, on the plain path, what its weights seem to ask for, within these limits
-_MOST_STEPS = 1 << 24
-_MOST_RECORDED = 512  # steps of a pilot that still improves the schedule
-_PILOT_DRAWN = 512  # chains of a pilot from a mixture with fields on both sides, few of which bring most of the weight
-_EVEN_DRAWN = 8.0  # relative variance that ends such pilots: it falls as 1/K at best, and resampling does not help
-_EVEN_ENOUGH = 1.5  # relative variance of the weights that ends the pilots,
-_UNEVEN = 2.0  # and up to which a plan may be the cheapest
-_WHOLE = 32  # chains are counted in these: blocks of the engines, whole populations
-_LEAST_CHAINS = 256  # fewer would save little time and cost the interval its credit
-_LITTLE = 2e8  # operations that chains beyond those needed may take: stopping as the interval fits flatters it a little
-_RESAMPLED_FROM = 256  # steps that leave the weights uneven,
-_RESAMPLED_ABOVE = 2048  # times their relative variance: the chains go in populations,
-_POPULATION = 32  # so many in each,
-_LARGER_FROM = 2048  # steps that leave even those uneven:
-_LARGER = 4  # times as many in each
-_EVEN_POPULATIONS = 0.5  # their relative variance, up to which a plan may be the cheapest,
-_EVEN_PILOT = 2.0  # and that ends the pilots
-_PILOT_POPULATIONS = 8
-_LEAST_POPULATIONS = 32
-_SOME_FIRST = 3  # times fewer of them than foretold
-_PILOTS_PAY = 20  # pilots that the rest must cost for another one
-_MOST_CHAINS = 1 << 25  # a quarter of a GiB of log-weights
-_MARGIN = 0.9  # the half-width aimed at, in tolerances
-_Z95 = 1.96
-_FAR_OFF = math.sqrt(2.0)  # times the width aimed at, or twice the chains: another number of steps may be better
-_BROKEN = 4.0  # times that width, where the path starts from a mixture: a better one, or none
-_ATTEMPTS = 6
-_SHORT = 1.0  # seconds that need no announcement
-_BATCH_SECONDS = 0.5  # between looks at the clock, if there is a budget
+_Z95 = 1.96  # Half of a 95 % interval in standard errors.
 
 
 def chains_per_variance(goal: float) -> float:
     """Return how many chains the goal takes for every unit of relative variance of their weights."""
-    return float(max(_MARGIN * goal / _Z95, 1e-150) ** -2)
+    return float(max(TOLERANCE.margin * goal / _Z95, 1e-150) ** -2)
 
 
 class Work:
@@ -124,12 +90,12 @@ class Work:
 
     def resample(self, share: float) -> None:
         """Let the chains go in populations from now on."""
-        self.plan, self.size, self.seen = self.plan.with_chains(resample_below=share), _POPULATION, {}
+        self.plan, self.size, self.seen = self.plan.with_chains(resample_below=share), TOLERANCE.population, {}
 
     @property
     def whole(self) -> int:
         """What chains are counted in."""
-        return max(_WHOLE, self.size)
+        return max(TOLERANCE.chain_unit, self.size)
 
     def left(self) -> float:
         return self.deadline - time.perf_counter()
@@ -143,19 +109,23 @@ class Work:
         self.warm_up()
         self.deadline = time.perf_counter() + self.seconds
         if not (self.seen and self.is_drawn):
-            self.explore(FIRST_MIXED if self.seen and self.plan.path.mixture is not None else self.plan.steps)
-        elif self.is_watched and max(self.seen.values()) <= _EVEN_ENOUGH:
-            self.explore(FIRST_MIXED)
+            self.explore(
+                TOLERANCE.first_steps_mixed if self.seen and self.plan.path.mixture is not None else self.plan.steps
+            )
+        elif self.is_watched and max(self.seen.values()) <= TOLERANCE.variance_pilots:
+            self.explore(TOLERANCE.first_steps_mixed)
         chains = self.choose()
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(TOLERANCE.attempts):
             result = self.sample(chains)
             ratio = self.half_width(result) / self.goal
             # A mixture that starts too rarely where much of the weight is gives such an interval.
-            broken = self.plan.path.mixture is not None and ratio > _BROKEN
+            broken = self.plan.path.mixture is not None and ratio > TOLERANCE.broken
             doubtful = broken or bool(confidence.warnings_of(result.log_weights))  # what more steps may mend
             doubtful = doubtful and not self.is_drawn  # more chains do there, not more steps
-            last = self.fixed or self.left() <= 0.0 or attempt == _ATTEMPTS - 1
-            far_off = _FAR_OFF if self.size == 1 else 2.0 * _FAR_OFF  # a few populations foretell it roughly
+            last = self.fixed or self.left() <= 0.0 or attempt == TOLERANCE.attempts - 1
+            far_off = (
+                TOLERANCE.far_off if self.size == 1 else 2.0 * TOLERANCE.far_off
+            )  # a few populations foretell it roughly
             if last or result.rounding >= self.goal or not (doubtful or ratio > far_off):
                 break
             # this run has shown what no pilot had: it becomes one
@@ -168,12 +138,12 @@ class Work:
                 else:
                     logger.info("these weights are too uneven to be trusted: more steps")
                     self.seen = {k: r for k, r in self.seen.items() if k <= steps}
-                    self.explore(steps * _STEPS_RATIO)
+                    self.explore(steps * TOLERANCE.steps_ratio)
             before, chains = self.plan, self.choose()
             if not doubtful and self.plan.steps * chains >= rest:  # more of the same will do
                 self.plan = before
                 break
-        while ratio > 1.0 > result.rounding / self.goal and self.left() > 0.0 and result.chains < _MOST_CHAINS:
+        while ratio > 1.0 > result.rounding / self.goal and self.left() > 0.0 and result.chains < TOLERANCE.most_chains:
             more = self.whole * math.ceil(_more(result.chains, ratio) / self.whole)
             result = result + self.sample(more)
             ratio = self.half_width(result) / self.goal
@@ -185,14 +155,14 @@ class Work:
         mixture = None
         if attempt == 0:
             width = self.plan.path.width
-            recorder = Recorder([self.plan.steps], _MENDING_CHAINS, the_states, width)
-            pilot = self.pilot_part(_MENDING_CHAINS)
+            recorder = Recorder([self.plan.steps], TOLERANCE.refit_chains, the_states, width)
+            pilot = self.pilot_part(TOLERANCE.refit_chains)
             log_weights = run_plan(pilot, self.session.for_pilot(pilot), recorder).log_weights
             mixture = mixture_of_rows(self.plan, recorder.values[0], log_weights)
         path = self.plan.path
         path = path.without_mixture() if mixture is None else path.from_mixture(mixture, path.name)
         self.plan, self.seen, self.doubted = self.plan.along(path), {}, 0
-        self.explore(FIRST_STEPS if mixture is None else FIRST_MIXED)
+        self.explore(TOLERANCE.first_steps if mixture is None else TOLERANCE.first_steps_mixed)
 
     def part(self, chains: int) -> Plan:
         """Return the plan with so many chains, in whole populations."""
@@ -213,7 +183,7 @@ class Work:
         """Import, compile and look, before the clock starts; take double precision if single could not do it."""
         few = self.pilot_part(self.size)
         seen = run_plan(few, self.session.for_pilot(few))
-        if seen.rounding > _MARGIN * self.goal and self.plan.placement.precision == "single":
+        if seen.rounding > TOLERANCE.margin * self.goal and self.plan.placement.precision == "single":
             self.plan = self.plan.placed(precision="double")
             run_plan(few.placed(precision="double"), self.session.for_pilot(few))
         if self.plan.path.part is not None and self.goal < math.ulp(seen.free_energy):
@@ -230,42 +200,58 @@ class Work:
                 self.stretch(steps)
                 self.saw(steps, self.pilot())
             unevenness, seconds = self.seen[steps], time.perf_counter() - begin
-            limit = _EVEN_DRAWN if self.is_drawn else _EVEN_ENOUGH
+            limit = TOLERANCE.variance_pilots_phases if self.is_drawn else TOLERANCE.variance_pilots
             uneven = unevenness > limit and self.size == 1 and not self.fixed
-            if uneven and self.plan.path.mixture is not None and not self.is_drawn and steps > _MOST_MIXED:
+            if (
+                uneven
+                and self.plan.path.mixture is not None
+                and not self.is_drawn
+                and steps > TOLERANCE.most_steps_mixed
+            ):
                 logger.info("the mixture does not keep what it promised: the plain path")
                 self.plan = replace(self.plan, path=self.plan.path.without_mixture())
-                self.seen, steps = {}, FIRST_STEPS
+                self.seen, steps = {}, TOLERANCE.first_steps
                 continue
-            many = steps >= _RESAMPLED_FROM and steps * unevenness > _RESAMPLED_ABOVE
+            many = steps >= TOLERANCE.resampled_steps and steps * unevenness > TOLERANCE.resampled_cost
             if uneven and many and not self.is_drawn and self.may_resample and 4.0 * seconds < self.left():
-                logger.info("many steps leave the weights uneven: populations of %d chains", _POPULATION)
+                logger.info("many steps leave the weights uneven: populations of %d chains", TOLERANCE.population)
                 self.resample(self.plan.usual_share)
                 continue
-            if self.size == _POPULATION and unevenness > _EVEN_PILOT and steps >= _LARGER_FROM:
-                logger.info("and these, too: populations of %d", _LARGER * _POPULATION)
-                self.size, self.seen = _LARGER * _POPULATION, {}
-                continue
-            even = unevenness <= (limit if self.size == 1 else _EVEN_PILOT)
             if (
-                self.plan.path.mixture is not None and unevenness <= _EVEN_ENOUGH and len(self.seen) == 1
+                self.size == TOLERANCE.population
+                and unevenness > TOLERANCE.variance_pilots_populations
+                and steps >= TOLERANCE.larger_steps
+            ):
+                logger.info("and these, too: populations of %d", TOLERANCE.larger_ratio * TOLERANCE.population)
+                self.size, self.seen = TOLERANCE.larger_ratio * TOLERANCE.population, {}
+                continue
+            even = unevenness <= (limit if self.size == 1 else TOLERANCE.variance_pilots_populations)
+            if (
+                self.plan.path.mixture is not None and unevenness <= TOLERANCE.variance_pilots and len(self.seen) == 1
             ):  # r hardly falls there: two tell how much
                 even = False
             if self.size > 1 and len(self.seen) == 1:  # so here, if a pilot costs little beside what is to come
-                ahead = unevenness * chains_per_variance(self.goal) / _PILOT_POPULATIONS
-                even = even and ahead < _PILOTS_PAY * _STEPS_RATIO
+                ahead = unevenness * chains_per_variance(self.goal) / TOLERANCE.pilot_populations
+                even = even and ahead < TOLERANCE.pilots_worth * TOLERANCE.steps_ratio
             if self.size > 1 or self.plan.path.mixture is not None:
-                steps *= _STEPS_RATIO
+                steps *= TOLERANCE.steps_ratio
             else:  # ln(1 + r) falls as 1/K at best: to ln 2
-                steps *= min(max(round(math.log2(1.0 + unevenness)), _LEAST_RATIO), _MOST_RATIO)
-            if even or self.fixed or steps > _MOST_STEPS or _STEPS_RATIO * seconds > self.left() / 2.0:
+                steps *= min(
+                    max(round(math.log2(1.0 + unevenness)), TOLERANCE.least_steps_ratio), TOLERANCE.most_steps_ratio
+                )
+            if (
+                even
+                or self.fixed
+                or steps > TOLERANCE.most_steps
+                or TOLERANCE.steps_ratio * seconds > self.left() / 2.0
+            ):
                 return
 
     def pilot(self) -> float:
         """Run a few chains of the plan, improve its schedule with them, and return r(K)."""
-        alone = _PILOT_DRAWN if self.is_drawn else _PILOT_CHAINS
-        pilot = self.pilot_part(alone if self.size == 1 else _PILOT_POPULATIONS * self.size)
-        recorded = self.adaptive and self.plan.steps <= _MOST_RECORDED and self.plan.path.part is not None
+        alone = TOLERANCE.pilot_chains_phases if self.is_drawn else TOLERANCE.pilot_chains
+        pilot = self.pilot_part(alone if self.size == 1 else TOLERANCE.pilot_populations * self.size)
+        recorded = self.adaptive and self.plan.steps <= TOLERANCE.most_fitted_steps and self.plan.path.part is not None
         recorder = None
         if recorded and self.size == 1:
             recorder = Recorder(np.arange(1, self.plan.steps + 1), alone)
@@ -298,42 +284,46 @@ class Work:
             return math.expm1(min(scale * (steps / last) ** power, 50.0))
 
         def chains(steps: int) -> int:
-            needed = self.size * min(unevenness(steps) * chains_per_variance(self.goal), 2.0 * _MOST_CHAINS)
+            needed = self.size * min(unevenness(steps) * chains_per_variance(self.goal), 2.0 * TOLERANCE.most_chains)
             return max(least, self.whole * math.ceil(needed / self.whole))
 
-        least = _LEAST_CHAINS if self.size == 1 else _LEAST_POPULATIONS * self.size
+        least = TOLERANCE.least_chains if self.size == 1 else TOLERANCE.least_populations * self.size
         if not self.fixed:
             fewest = -3.0 if self.size == 1 else 0.0  # a few populations do not tell what fewer steps would do
-            least_steps = 4 if self.plan.path.mixture is None else 2 * FIRST_MIXED
+            least_steps = 4 if self.plan.path.mixture is None else 2 * TOLERANCE.first_steps_mixed
             if self.is_drawn and not self.is_watched:
                 least_steps = TUNING.mixed_steps
             options = [max(least_steps, round(last * 2.0**shift)) for shift in np.arange(fewest, 2.5, 0.5)]
             if power < -0.5:  # more steps still help
-                options += [last * 2**shift for shift in (3, 4, 5, 6) if chains(options[-1]) > _MOST_CHAINS]
+                options += [last * 2**shift for shift in (3, 4, 5, 6) if chains(options[-1]) > TOLERANCE.most_chains]
             in_time = [k for k in options if least * k <= self.rate * self.left()] or options[:1]
-            fitting = [k for k in in_time if k > self.doubted and chains(k) <= _MOST_CHAINS]
-            alone = _EVEN_DRAWN if self.is_drawn else _UNEVEN
-            limit = alone if self.size == 1 else _EVEN_POPULATIONS
+            fitting = [k for k in in_time if k > self.doubted and chains(k) <= TOLERANCE.most_chains]
+            alone = TOLERANCE.variance_pilots_phases if self.is_drawn else TOLERANCE.variance_plan
+            limit = alone if self.size == 1 else TOLERANCE.variance_plan_populations
             even = [k for k in fitting if unevenness(k) <= limit] or in_time[-1:]
             # even weights are easier to vouch for; what uneven populations lose to each other comes on top of 1/K
             worse = 0.1 if self.size == 1 else 1.0
             self.stretch(min(even, key=lambda k: k * chains(k) * (1.0 + worse * unevenness(k))))
         number = chains(self.plan.steps)
-        cheap = self.whole * int(_LITTLE / (self.plan.path.operations * self.plan.steps * self.whole))
-        number = min(max(number, min(2 * number, cheap)), _MOST_CHAINS)
+        cheap = self.whole * int(TOLERANCE.free_operations / (self.plan.path.operations * self.plan.steps * self.whole))
+        number = min(max(number, min(2 * number, cheap)), TOLERANCE.most_chains)
         if self.size > 1:  # a few populations foretell it roughly: some first, then as many as those ask for
-            number = max(least, self.whole * math.ceil(number / _SOME_FIRST / self.whole))
+            number = max(least, self.whole * math.ceil(number / TOLERANCE.first_part / self.whole))
         logger.info("then: %d steps, %d chains", self.plan.steps, number)
         return number
 
     def sample(self, chains: int) -> Estimate:
         """Run fresh chains of the plan; a few at a time where there is a budget, and fewer if time runs out."""
-        chains = min(chains, _MOST_CHAINS)
+        chains = min(chains, TOLERANCE.most_chains)
         seconds = chains * self.plan.steps / self.rate
-        if seconds > _SHORT and self.deadline == math.inf:
+        if seconds > TOLERANCE.short_seconds and self.deadline == math.inf:
             logger.info("%s", duration(seconds))
         done, result = 0, None
-        batch = chains if seconds < _SHORT or self.deadline == math.inf else min(chains, max(_LEAST_CHAINS, self.size))
+        batch = (
+            chains
+            if seconds < TOLERANCE.short_seconds or self.deadline == math.inf
+            else min(chains, max(TOLERANCE.least_chains, self.size))
+        )
         while result is None or (done < chains and self.left() > 0.0):
             part, share = self.part(batch).with_chains(first=self.used), batch / chains
             fresh = run_plan(part, self.session.part(done / chains, done / chains + share))
@@ -341,7 +331,7 @@ class Work:
             done += batch
             self.rate = batch * self.plan.steps / fresh.seconds
             result = fresh if result is None else result + fresh
-            affordable = self.rate * min(_BATCH_SECONDS, max(self.left(), 0.0)) / self.plan.steps
+            affordable = self.rate * min(TOLERANCE.batch_seconds, max(self.left(), 0.0)) / self.plan.steps
             batch = min(chains - done, self.whole * max(1, int(affordable / self.whole)))
         return result
 
