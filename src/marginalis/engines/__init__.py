@@ -1,7 +1,8 @@
 """Plans of runs, and the engines that advance populations of chains along them.
 
 `plan` defines a `Plan`, which holds everything that decides a run. `placement` chooses its engine and precision.
-`drive` runs it on any engine, with resampling (`resample`) and intermediate results (`recorder`). The engines are
+`drive` runs it on any engine, with resampling (`resample`) and intermediate results (`recorder`), and `batch` runs the
+plans of many models together. The engines are
 `reference` (NumPy), `cpu` (Numba) and `cuda`. ``begin(plan)`` of an engine prepares a plan once and returns a `Begun`,
 which makes a `Population` for any range of the plan's chains. Only `drive` and `placement` distinguish
 engines. Read `plan` first, then `drive` and `reference.loop`.

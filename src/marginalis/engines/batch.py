@@ -1,0 +1,88 @@
+"""Many models at once: plans that differ in their parameters and seeds only, run together with the same bits."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..checks import Array
+from ..models.units import Units
+from ..parallel.threads import Tick, run_jobs
+from .drive import Found, advance, begin
+from .plan import Plan
+
+
+def run_batch(plans: Sequence[Plan], threads: int, tick: Tick) -> list[Found]:
+    """Run all chains of plans of one shape (see `shape_of`); return for each what `drive.advance` returns for it alone.
+
+    Every plan must have a part to anneal, and its chains must have been `started`. On the CPU every model is one job,
+    which runs on one thread. On a GPU the models run in one launch if there is a kernel for that.
+    """
+    if not plans:
+        return []
+    if plans[0].placement.engine == "cuda":
+        return _on_gpu(plans, threads, tick)
+    found: list[Any] = [None] * len(plans)
+
+    def run(number: int) -> Iterator[float]:
+        plan = plans[number]
+        found[number] = advance(plan, begin(plan), range(plan.chains.count), 1, _ignore)
+        yield 1.0
+
+    run_jobs(run, range(len(plans)), len(plans), min(threads, len(plans)), tick)
+    return found
+
+
+def _on_gpu(plans: Sequence[Plan], threads: int, tick: Tick) -> list[Found]:
+    """Run plans on their GPU: in one launch if a kernel supports them, otherwise one after the other."""
+    from . import cuda  # CuPy is imported only when needed, because it takes a second to load.
+
+    together: Callable[[Sequence[Plan], Tick], list[Found] | None] | None = getattr(cuda, "run_batch", None)
+    found = None if together is None else together(plans, tick)
+    if found is not None:
+        return found
+    found = []
+    for plan in plans:
+        found.append(advance(plan, begin(plan), range(plan.chains.count), threads, _ignore))
+        tick(len(found) / len(plans))
+    return found
+
+
+def _ignore(fraction: float) -> None:
+    """Ignore the progress of one model."""
+
+
+def shape_of(plan: Plan) -> Hashable:
+    """Return a key that is equal for plans which `run_batch` can run together.
+
+    These have the same kinds of units, sizes of the sides, places of couplings, method, moves, β, chains and placement.
+    Couplings, fields, temperatures and seeds may differ.
+    """
+    path, chains = plan.path, plan.chains
+    common = plan.method, plan.move.kind, plan.move.sweeps, plan.betas.tobytes(), plan.placement
+    numbers = chains.first, chains.count, chains.populations, chains.resample_below
+    if path.part is None or path.mixture is not None or path.start.is_coupled or path.end.has_terms:
+        return *common, *numbers, id(plan)  # Such plans run alone.
+    model = path.end
+    sides = _kind(model.visible_units, model.visible_bias), _kind(model.hidden_units, model.hidden_bias)
+    places = _pattern(model.weights), _pattern(model.lateral)
+    return *common, *numbers, chains.start is None, path.is_turned, path.start.is_uniform, *sides, *places
+
+
+def _kind(units: Units, bias: Array) -> Hashable:
+    """Return a key of a side: its kind of units and the number of their states, without precisions."""
+    return type(units), units.offset, units.scale, len(bias), units.owners(len(bias)).tobytes()
+
+
+def _pattern(couplings: Any) -> Hashable:
+    """Return a key of the places of couplings."""
+    if not sp.issparse(couplings):
+        return None if couplings is None else couplings.shape
+    places = hashlib.blake2b(digest_size=16)
+    for indices in (couplings.indptr, couplings.indices):
+        places.update(np.ascontiguousarray(indices, dtype=np.int64).data)
+    return couplings.shape, places.digest()
