@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Unpack
 
@@ -18,26 +18,16 @@ import numpy as np
 from ..checks import Array, one_line
 from ..display import sketch
 from ..display.words import decimals
-from ..engines.plan import Plan, make_plan
-from ..engines.recorder import Recorder, the_states
-from ..models.arrange import shared_split
 from ..models.layered import as_model
 from ..models.model import MRF
-from ..options import PlanOptions, RunOptions, filled_in, plan_options, takes_options
-from ..paths.base import coupled_base
-from ..paths.narrow_base import unseen_share
-from ..planning.pilots import plan_with_pilots
-from ..random import PILOT, SEQUENCE, stream
-from ..running.session import Session, open_session
+from ..options import RunOptions, filled_in, plan_options, takes_options
+from ..running.session import open_session
 from ..statistics.weights import Weights
+from .carried import carried_to_first, on_the_split_of
 from .curve import LogZRows
 from .record import Answer, Record, finite, plain_name
 
 _NOT_HERE = ("summed", "schedule")
-# Pilots have this many chains, this many steps between two neighbours, and this many steps to the first model.
-_PILOT_CHAINS, _PILOT_STEPS, _FIRST_STEPS = 64, 4, 32
-_VARIANCE = 0.05  # The steps between two neighbours are chosen for this variance of ln w.
-_FEWEST, _MOST = 2, 1000  # Least and largest number of steps between two neighbours.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -126,85 +116,19 @@ def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOption
         given["resample"] = True
     begin = time.perf_counter()
     own = [as_model(model, f"models[{name!r}]") for name, model in named.items()]
-    sequence = _on_one_split(own)
+    sequence = [own[0], *(on_the_split_of(own[0], model, f"models[{t}]") for t, model in enumerate(own[1:], start=1))]
     with open_session(chosen, "along", *sequence) as session:
-        to_first = given.copy()
-        if given["steps"] is None:
-            to_first["steps"], to_first["schedule"] = _steps_to(sequence[0], given, session), "adaptive"
-        first = plan_with_pilots(sequence[0], session, keep_whole=True, **to_first)
-        steps = _pilot_steps(sequence, first, given, session)
-        gaps = enumerate(zip(sequence, sequence[1:], steps, strict=False), start=1)
-        plans = [first, *(_between(a, b, k, first, given, t) for t, (a, b, k) in gaps)]
-        rows, states, weights = [], None, None
-        for t, plan in enumerate(plans):
-            carried = plan.with_chains(start=states, start_log_weights=weights)
-            log_weights, states, weights = _carry(carried, session.part(t / len(plans), (t + 1) / len(plans)))
-            rows.append(log_weights)
-    total = replace(first, betas=np.zeros(1 + sum(plan.steps for plan in plans)))
-    record = Record.of(total, time.perf_counter() - begin, session.names)
+        parts = [session.part(t / len(sequence), (t + 1) / len(sequence)) for t in range(len(sequence))]
+        carried = carried_to_first(sequence[0], given, parts[0])
+        rows = [carried.results]
+        for model, part in zip(sequence[1:], parts[1:], strict=True):
+            carried = carried.to(model, given, part)
+            rows.append(carried.results)
     return Along(
         np.array(rows),
-        first.path.log_z0,
-        record,
+        carried.origin.log_z0,
+        carried.record(time.perf_counter() - begin, session.names),
         tuple(own),
         tuple(named),
-        unseen_share(first.path.part, first.path.start, first.chains.count),
+        carried.origin.unseen,
     )
-
-
-def _on_one_split(models: list[MRF]) -> list[MRF]:
-    """Return the models, arranged so that the same variables are summed out in all of them."""
-    result = models[:1]
-    for t, model in enumerate(models[1:], start=1):
-        first, same = shared_split(result[0], model)
-        if first is not result[0]:
-            raise ValueError(f"models[{t}] has other couplings than the first: they must share one graph")
-        result.append(same)
-    return result
-
-
-def _between(a: MRF, b: MRF, steps: int, first: Plan, given: PlanOptions, t: int) -> Plan:
-    """Return the plan from model t − 1 to model t, with method and chains of the first run and new random numbers."""
-    options = given.copy()
-    options["base"], options["steps"] = coupled_base(a, b), steps
-    options["method"] = first.method_name  # type: ignore[typeddict-item]
-    plan = make_plan(b, keep_whole=True, **options)
-    return plan.with_chains(seed=stream(first.chains.seed, SEQUENCE + t), count=first.chains.count)
-
-
-def _carry(plan: Plan, session: Session) -> tuple[Array, Array, Array]:
-    """Run a plan; return the log-weights of its populations, and the states and log-weights of its chains."""
-    recorder = Recorder([plan.steps], plan.chains.count, the_states, plan.path.width)
-    log_weights = session.run(plan, recorder).log_weights
-    return log_weights, recorder.values[0], recorder.log_weights[0] + plan.path.exact_log_ratio
-
-
-def _steps_to(model: MRF, given: PlanOptions, session: Session) -> int:
-    """Return the number of steps to the first model, chosen from a pilot run."""
-    options = given.copy()
-    options["steps"] = _FIRST_STEPS
-    log_weights, _ = _pilot(make_plan(model, keep_whole=True, **options), None, session)
-    return max(_FIRST_STEPS, _enough(log_weights, _FIRST_STEPS))
-
-
-def _pilot(plan: Plan, states: Array | None, session: Session) -> tuple[Array, Array]:
-    """Run a few chains of a plan with random numbers of their own; return their log-weights and states."""
-    few = plan.pilot(PILOT, _PILOT_CHAINS, start=states)
-    return _carry(few, session.for_pilot(few))[:2]
-
-
-def _enough(log_weights: Array, steps: int) -> int:
-    """Return the number of steps for a variance of `_VARIANCE`; it is inversely proportional to the steps."""
-    return int(np.clip(np.ceil(float(log_weights.var()) * steps / _VARIANCE), _FEWEST, _MOST))
-
-
-def _pilot_steps(sequence: list[MRF], first: Plan, given: PlanOptions, session: Session) -> list[int]:
-    """Return the number of steps between each two neighbours, chosen from a pilot run through all models."""
-    steps: list[int] = []
-    states = None
-    for t, model in enumerate(sequence):
-        plan = first if t == 0 else _between(sequence[t - 1], model, _PILOT_STEPS, first, given, t)
-        log_weights, states = _pilot(plan, states, session)
-        if t:
-            steps.append(_enough(log_weights, _PILOT_STEPS))
-    return steps
