@@ -129,7 +129,7 @@ def tasks(options: argparse.Namespace) -> None:
         for number in (200, options.tasks, options.tasks, options.tasks):
             book = Ledger(number, 1.0, most=1)
             begin, cpu = time.perf_counter(), time.process_time()
-            share.share_out(pool, Nothing(0.0, 1), book, lambda part, reply: None, lambda fraction: None)
+            share.dispatch(pool, Nothing(0.0, 1), book, lambda part, reply: None, lambda fraction: None)
             rates.append((number / (time.perf_counter() - begin), (time.process_time() - cpu) / number))
         rate, cost = max(rates)
         print(f"{name}: {rate:.0f} empty tasks a second; {1e3 * cost:.2f} ms of the client's processor each")
@@ -151,7 +151,7 @@ def kills(options: argparse.Namespace) -> None:
 
     begin = time.perf_counter()
     book = Ledger(number, 1.0, most=1)
-    share.share_out(open_pool(pool, 1, 1), Nothing(options.length, 1), book, receive, lambda fraction: None)
+    share.dispatch(open_pool(pool, 1, 1), Nothing(options.length, 1), book, receive, lambda fraction: None)
     wall = time.perf_counter() - begin
     pool.close()
     units = sorted(i for part in received for i in part)

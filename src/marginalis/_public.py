@@ -52,6 +52,6 @@ from .models.networks import from_polynomial as from_polynomial
 from .models.units import ReLU as ReLU
 from .models.units import dReLU as dReLU
 from .paths.base import data_base as data_base
-from .reporting.gather import Report as Report
-from .reporting.gather import report as report
+from .reporting.report import Report as Report
+from .reporting.report import report as report
 from .statistics.weights import Weights as Weights

@@ -71,11 +71,11 @@ def uniforms(seed: int, chains: NDArray[np.uint64], step: int, side: int, units:
     else:
         groups, at = np.unique(chains // np.uint64(_TOGETHER), return_inverse=True)
         planes = words(groups, 1 / 8, PLANES).reshape(len(groups), units, 32)
-        bits = _turned(planes)[at, :, _TOGETHER - 1 - (chains % np.uint64(_TOGETHER)).astype(np.int64)]
+        bits = _bits_transposed(planes)[at, :, _TOGETHER - 1 - (chains % np.uint64(_TOGETHER)).astype(np.int64)]
     return (bits.reshape(len(chains), -1)[:, :units] + 0.5) * 2.0**-32
 
 
-def _turned(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
+def _bits_transposed(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
     """Transpose squares of 32 words by 32 bits, highest bit first.
 
     Off-diagonal squares of half the size are swapped, recursively (Warren, Hacker's Delight, section 7-3).

@@ -15,7 +15,7 @@ import pytest
 from conftest import command, random_rbm
 
 import marginalis as mg
-from marginalis.reporting.content import page_of
+from marginalis.reporting.html import page_of
 
 QUICK = {"engine": "numpy", "steps": 10, "chains": 40}
 SECTIONS = ["model", "bounds", "weights", "temperature", "opinion", "exact", "likelihood", "provenance"]
@@ -190,13 +190,13 @@ def test_without_matplotlib_there_are_no_figures(tmp_path, monkeypatch):
 @pytest.mark.parametrize("path", ["nowhere/report.html", "."])
 def test_a_page_that_cannot_be_written_is_said_before_the_work(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("marginalis.reporting.gather.exact_log_z", None)  # which comes first
+    monkeypatch.setattr("marginalis.reporting.report.exact_log_z", None)  # which comes first
     with pytest.raises(ValueError, match="cannot write"):
         mg.report(MODEL, path)
 
 
 def test_bad_rows_are_said_before_the_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("marginalis.reporting.gather.exact_log_z", None)
+    monkeypatch.setattr("marginalis.reporting.report.exact_log_z", None)
     with pytest.raises(ValueError, match="data has 3 columns"):
         mg.report(MODEL, tmp_path / "r.html", data=ROWS[:, :3])
     assert list(tmp_path.iterdir()) == []

@@ -14,8 +14,8 @@ import marginalis as mg
 from marginalis.examples import rbm_gaussian
 from marginalis.planning import choose
 from marginalis.studies import calibration, calls, families, hard_families, training
+from marginalis.studies.finished_parts import FinishedParts
 from marginalis.studies.intervals import FAST, SLOW
-from marginalis.studies.parts import Parts
 
 
 @pytest.fixture
@@ -104,11 +104,13 @@ def test_whole_calls_without_exact_sums_and_resumed(monkeypatch, tmp_path):
     monkeypatch.setattr(choose, "soon", lambda *given: asked.append(1) or soon(*given))
     monkeypatch.setattr(calls, "ANSWERS", {"default call": calls.ANSWERS["default call"]})
     counting = choose.soon
-    first = calls.judge_calls([easy], 1, 0, 1, without_exact=True, parts=Parts(tmp_path / "parts"))
+    first = calls.judge_calls([easy], 1, 0, 1, without_exact=True, parts=FinishedParts(tmp_path / "parts"))
     assert not asked
     assert choose.soon is counting
     monkeypatch.setattr(calls, "estimate", None)
-    assert calls.judge_calls([easy], 1, 0, 1, without_exact=True, parts=Parts(tmp_path / "parts", True)) == first
+    assert (
+        calls.judge_calls([easy], 1, 0, 1, without_exact=True, parts=FinishedParts(tmp_path / "parts", True)) == first
+    )
     monkeypatch.undo()
     calls.judge_calls([easy], 1, 0, 1)
 

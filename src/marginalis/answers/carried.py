@@ -68,7 +68,7 @@ class Carried:
         gap = _between(self, model, _PILOT_STEPS, given)
         log_weights, _, pilots = _pilot(gap, self.pilots, session)
         plan = _between(self, model, _enough(log_weights, _PILOT_STEPS), given)
-        results, own, states = _carry(plan.with_chains(start=self.states, start_log_weights=self.log_weights), session)
+        results, own, states = _run_on(plan.with_chains(start=self.states, start_log_weights=self.log_weights), session)
         return Carried(self.origin, model, self.models + 1, self.steps + plan.steps, states, own, results, pilots)
 
 
@@ -82,7 +82,7 @@ def carried_to_first(model: MRF, given: PlanOptions, session: Session) -> Carrie
         to_first["steps"], to_first["schedule"] = _steps_to(model, given, session), "adaptive"
     plan = plan_with_pilots(model, session, keep_whole=True, **to_first)
     _, _, pilots = _pilot(plan, None, session)
-    results, own, states = _carry(plan, session)
+    results, own, states = _run_on(plan, session)
     origin = Origin(
         plan.path.log_z0,
         unseen_share(plan.path.part, plan.path.start, plan.chains.count),
@@ -109,7 +109,7 @@ def _between(carried: Carried, model: MRF, steps: int, given: PlanOptions) -> Pl
     return plan.with_chains(seed=stream(first.seed, SEQUENCE + carried.models), count=first.chains)
 
 
-def _carry(plan: Plan, session: Session) -> tuple[Array, Array, Array]:
+def _run_on(plan: Plan, session: Session) -> tuple[Array, Array, Array]:
     """Run a plan; return the log-weights of its populations, and the log-weights and states of its chains."""
     recorder = Recorder([plan.steps], plan.chains.count, the_states, plan.path.width)
     results = session.run(plan, recorder).log_weights
@@ -125,9 +125,9 @@ def _steps_to(model: MRF, given: PlanOptions, session: Session) -> int:
 
 
 def _pilot(plan: Plan, states: Array | None, session: Session) -> tuple[Array, Array, Array]:
-    """Run a few chains of a plan with random numbers of their own; return the same as `_carry`."""
+    """Run a few chains of a plan with random numbers of their own; return the same as `_run_on`."""
     few = plan.pilot(PILOT, _PILOT_CHAINS, start=states)
-    return _carry(few, session.for_pilot(few))
+    return _run_on(few, session.for_pilot(few))
 
 
 def _enough(log_weights: Array, steps: int) -> int:

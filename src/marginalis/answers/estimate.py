@@ -17,7 +17,7 @@ from ..engines.placement import rounding_of
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder
 from ..files.results import Result, read_result, write_result
-from ..paths.narrow_base import held_variables, unseen_share
+from ..paths.narrow_base import count_fixed_variables, unseen_share
 from ..running.session import Session
 from ..statistics.confidence import log_mean_exp
 from ..statistics.weights import Weights
@@ -271,22 +271,22 @@ def run_plan(plan: Plan, session: Session, recorder: Recorder | None = None) -> 
         log_weights = session.run(plan, recorder).log_weights
     if not np.isfinite(log_weights).all():
         raise ValueError("the log-weights are not finite: the parameters are too large for floating point")
-    unseen, held = 0.0, 0
+    unseen, fixed = 0.0, 0
     if plan.path.part is not None and not plan.path.start.is_uniform:
         unseen = unseen_share(plan.path.end, plan.path.start, plan.chains.count)
-        held = held_variables(plan.path.end, plan.path.start)
+        fixed = count_fixed_variables(plan.path.end, plan.path.start)
     log_z0 = plan.path.log_z0
     rounding = rounding_of(plan, log_weights, log_z0 + log_mean_exp(log_weights))
     record = Record.of(plan, time.perf_counter() - start, session.names)
     warning = (
-        f"the base fixes {held} of {plan.path.end.n_variables} variables in one state, but the couplings may favour "
+        f"the base fixes {fixed} of {plan.path.end.n_variables} variables in one state, but the couplings may favour "
         "other states; the chains miss these, and the weights do not show it: use base='uniform'"
-        if held
+        if fixed
         else ""
     )
     return Estimate(
         weights=Weights(frozen(log_weights), log_z0, rounding, unseen, record.weights_of),
         record=record,
         fingerprint=plan.fingerprint(),
-        notes=(warning,) * (held > 0),
+        notes=(warning,) * (fixed > 0),
     )

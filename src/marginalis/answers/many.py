@@ -18,10 +18,10 @@ from ..display.words import decimals
 from ..models.layered import as_model
 from ..models.model import MRF
 from ..options import NOT_OF_A_PLAN, RunOptions, filled_in, takes_options
-from ..parallel.each import call_each
+from ..parallel.mapping import map_items
 from ..parallel.tasks import machine
 from ..parallel.threads import Tick
-from ..running.checkpoint import Checkpoint, Piece
+from ..running.checkpoint import Checkpoint, StoredResult
 from ..running.session import open_session
 from .estimate import Estimate, load_estimate
 from .estimating import estimate
@@ -137,10 +137,10 @@ def estimate_many(
         def receive(place: int, answer: Estimate) -> None:
             found[left[place]] = answer
             if session.store is not None:
-                session.store.write(_RUN, [Piece(left[place], 1, machine(), _to_bytes(answer))])
+                session.store.write(_RUN, [StoredResult(left[place], 1, machine(), _to_bytes(answer))])
 
         if items:
-            call_each(partial(_estimate, given), items, receive, session.pool, session.threads, session.tick)
+            map_items(partial(_estimate, given), items, receive, session.pool, session.threads, session.tick)
     return Estimates(tuple(names), tuple(found[t] for t in range(len(own))), time.perf_counter() - begin)
 
 
@@ -148,10 +148,10 @@ def _is_list(models: Any) -> bool:
     return isinstance(models, list | tuple)
 
 
-def _estimate(given: Mapping[str, Any], item: tuple[MRF, int, Any], heed: Tick) -> Estimate:
+def _estimate(given: Mapping[str, Any], item: tuple[MRF, int, Any], tick: Tick) -> Estimate:
     model, seed, name = item
     try:
-        return estimate(model, **{**given, "seed": seed}, threads=1, progress=heed)
+        return estimate(model, **{**given, "seed": seed}, threads=1, progress=tick)
     except InterruptedError:
         raise
     except (ValueError, TypeError) as error:

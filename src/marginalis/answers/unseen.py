@@ -37,9 +37,9 @@ def reaches_of_means(states: FinalStates, what: Features, means: Array) -> Array
     natural, (at_v, at_h) = states.model.natural, states.model.callers_features()
     low, high = what.values.T
     width = high - low  # NaN for a real variable, which is never constant.
-    held = _is_held(states, means, low, high)
-    reach = np.where(held, width, 0.0)
-    if not held.any():
+    at_end = _is_at_end(states, means, low, high)
+    reach = np.where(at_end, width, 0.0)
+    if not at_end.any():
         return reach
     sizes = abs(natural.weights)
     inside = None if natural.lateral is None else abs(natural.lateral)
@@ -79,7 +79,9 @@ def reaches_of_products(states: FinalStates, what: Features, means: Array, reach
     both = (what.values[a, :, None] * what.values[b, None, :]).reshape(-1, 4)
     low, high = both.min(axis=1), both.max(axis=1)
     return np.where(
-        _is_held(states, products, low, high), high - low, np.fmin(reach[a] * ends[b] + reach[b] * ends[a], high - low)
+        _is_at_end(states, products, low, high),
+        high - low,
+        np.fmin(reach[a] * ends[b] + reach[b] * ends[a], high - low),
     )
 
 
@@ -91,7 +93,7 @@ def widened(states: FinalStates, errors: Array, reach: Array) -> Array:
     return np.where(reach > 0.0, np.hypot(errors, _MISSED * states.once * reach), errors)
 
 
-def _is_held(states: FinalStates, means: Array, low: Array, high: Array) -> Array:
+def _is_at_end(states: FinalStates, means: Array, low: Array, high: Array) -> Array:
     """Whether means are so close to an end of their range that all chains may be there; False without a range."""
     with np.errstate(invalid="ignore"):
         return np.asarray(np.minimum(means - low, high - means) < states.once * (high - low))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 LONGEST = 270  # Largest number of characters of an error message.
 PATIENCE = 0.7  # Seconds that workers have to end after an interrupt.
-_said: list[str] = []  # The error message, once it is printed.
+_messages: list[str] = []  # The error message, once it is printed.
 
 
 def main() -> None:
@@ -123,7 +123,7 @@ def _leave_at_once(number: int, frame: FrameType | None) -> NoReturn:
     atomic = sys.modules.get(f"{__package__.rpartition('.')[0]}.files.atomic")
     if atomic is not None:
         atomic.remove_unfinished()
-    if number == signal.SIGINT and not _said:
+    if number == signal.SIGINT and not _messages:
         os.write(2, b"marginalis: interrupted\n")
     os._exit(128 + number)
 
@@ -133,7 +133,7 @@ def _leave(message: str, code: int) -> NoReturn:
     message = " ".join(message.split())
     if len(message) > LONGEST:  # The beginning names the subject, the end the reason.
         message = f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
-    _said.append(message)
+    _messages.append(message)
     if sys.stderr is not None:
         try:
             print(f"marginalis: {message}", file=sys.stderr, flush=True)

@@ -31,7 +31,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write an HTML report: the free energy, bounds, heat capacity, figures and provenance."""
-    from ..reporting.gather import report as run_report
+    from ..reporting.report import report as run_report
 
     check_outputs([*model.inputs, data, options["schedule"], options["base"]], output)
     loaded = model.load()

@@ -2,10 +2,9 @@
 
 `plan` defines a `Plan`, which holds everything that decides a run. `placement` chooses its engine and precision.
 `drive` runs it on any engine, with resampling (`resample`) and intermediate results (`recorder`), and `batch` runs the
-plans of many models together. The engines are
-`reference` (NumPy), `cpu` (Numba) and `cuda`. ``begin(plan)`` of an engine prepares a plan once and returns a `Begun`,
-which makes a `Population` for any range of the plan's chains. Only `drive` and `placement` distinguish
-engines. Read `plan` first, then `drive` and `reference.loop`.
+plans of many models together. The engines are `reference` (NumPy), `cpu` (Numba) and `cuda`. ``begin(plan)`` of an
+engine prepares a plan once and returns a `PreparedPlan`, which makes a `Population` for any range of the plan's chains.
+Only `drive` and `placement` distinguish engines. Read `plan` first, then `drive` and `reference.loop`.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Population(Protocol):
 
 
 @dataclass(frozen=True)
-class Begun:
+class PreparedPlan:
     """A plan that an engine has prepared; it makes the population of any range of the plan's chains."""
 
     population: Callable[[range], Any]

@@ -12,11 +12,11 @@ import scipy.sparse as sp
 from ..checks import Array
 from ..models.units import Units
 from ..parallel.threads import Tick, run_jobs
-from .drive import Found, advance, begin
+from .drive import RunResult, advance, begin
 from .plan import Plan
 
 
-def run_batch(plans: Sequence[Plan], threads: int, tick: Tick) -> list[Found]:
+def run_batch(plans: Sequence[Plan], threads: int, tick: Tick) -> list[RunResult]:
     """Run all chains of plans of one shape (see `shape_of`); return for each what `drive.advance` returns for it alone.
 
     Every plan must have a part to anneal, and its chains must have been `started`. On the CPU every model is one job,
@@ -37,11 +37,11 @@ def run_batch(plans: Sequence[Plan], threads: int, tick: Tick) -> list[Found]:
     return found
 
 
-def _on_gpu(plans: Sequence[Plan], threads: int, tick: Tick) -> list[Found]:
+def _on_gpu(plans: Sequence[Plan], threads: int, tick: Tick) -> list[RunResult]:
     """Run plans on their GPU: in one launch if a kernel supports them, otherwise one after the other."""
     from . import cuda  # CuPy is imported only when needed, because it takes a second to load.
 
-    together: Callable[[Sequence[Plan], Tick], list[Found] | None] | None = getattr(cuda, "run_batch", None)
+    together: Callable[[Sequence[Plan], Tick], list[RunResult] | None] | None = getattr(cuda, "run_batch", None)
     found = None if together is None else together(plans, tick)
     if found is not None:
         return found

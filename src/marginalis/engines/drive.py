@@ -9,7 +9,7 @@ import numpy as np
 
 from ..checks import Array
 from ..parallel.threads import Tick, run_jobs
-from . import Begun
+from . import PreparedPlan
 from .plan import Plan
 from .recorder import Recorder
 from .reference import loop
@@ -19,10 +19,10 @@ LANES = 16  # Unit of jobs in chains; the kernels of the CPU advance as many in 
 _NO_THREADS = 0.02  # Runs shorter than this many seconds use one thread, because starting more takes longer.
 
 
-def begin(plan: Plan) -> Begun:
+def begin(plan: Plan) -> PreparedPlan:
     """Prepare a plan for its engine."""
     if plan.placement.engine == "numpy":
-        return Begun(lambda chains: loop.Population(plan, chains), loop.chains_together(plan))
+        return PreparedPlan(lambda chains: loop.Population(plan, chains), loop.chains_together(plan))
     if plan.placement.engine == "cuda":
         from . import cuda  # CuPy and Numba are imported only when needed, because each takes a second to load.
 
@@ -32,7 +32,7 @@ def begin(plan: Plan) -> Begun:
     return cpu.begin(plan)
 
 
-class Found(NamedTuple):
+class RunResult(NamedTuple):
     """Log-weights of some chains or populations, and those of mAIS if AIS has computed them as well."""
 
     log_weights: Array
@@ -41,22 +41,22 @@ class Found(NamedTuple):
 
 
 def advance(
-    plan: Plan, begun: Begun, chains: range, threads: int, tick: Tick, recorder: Recorder | None = None
-) -> Found:
+    plan: Plan, prepared: PreparedPlan, chains: range, threads: int, tick: Tick, recorder: Recorder | None = None
+) -> RunResult:
     """Run some chains of a plan (whole populations, if it has any) on threads; `recorder` is for these chains only."""
-    threads = begun.at_a_time or (1 if len(chains) * plan.seconds_per_chain < _NO_THREADS else threads)
+    threads = prepared.at_a_time or (1 if len(chains) * plan.seconds_per_chain < _NO_THREADS else threads)
     whole, lead = plan.chains.population_size if plan.chains.populations else LANES, 0
-    if begun.aligned and not plan.chains.populations:
-        whole, lead = begun.aligned, (plan.chains.first + chains.start) % begun.aligned
+    if prepared.aligned and not plan.chains.populations:
+        whole, lead = prepared.aligned, (plan.chains.first + chains.start) % prepared.aligned
     # Recording and resampling interrupt the kernel calls, so jobs are larger to keep the calls long.
-    least = begun.at_least if recorder is None and not plan.chains.populations else len(chains)
+    least = prepared.at_least if recorder is None and not plan.chains.populations else len(chains)
     log_weights = np.empty(len(chains) // whole if plan.chains.populations else len(chains))
-    marginal = np.empty(len(chains)) if begun.carries_marginal and not plan.chains.populations else None
+    marginal = np.empty(len(chains)) if prepared.carries_marginal and not plan.chains.populations else None
 
     def job(own: range) -> Iterator[int]:
         """Run some chains to the end, yielding the number of chain·steps done since the last yield."""
         part = slice(own.start - chains.start, own.stop - chains.start)
-        population = begun.population(own)
+        population = prepared.population(own)
         populations = Populations(plan, own) if plan.chains.populations else None
         earlier = 0.0 if plan.chains.start_log_weights is None else plan.chains.start_log_weights[own.start : own.stop]
         while population.step < plan.steps:
@@ -84,9 +84,9 @@ def advance(
         if marginal is not None:
             np.add(population.marginal_log_weights, earlier, out=marginal[part])
 
-    parts = _parts(chains, whole, threads, least, begun.together, lead)
+    parts = _parts(chains, whole, threads, least, prepared.together, lead)
     run_jobs(job, parts, plan.steps * len(chains), threads, tick)
-    return Found(log_weights, marginal, recorder)
+    return RunResult(log_weights, marginal, recorder)
 
 
 def _parts(chains: range, whole: int, threads: int, least: int, most: int, lead: int = 0) -> Iterator[range]:

@@ -10,10 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..checks import Array
-from ..models.forms import SignedForm
+from ..models.forms import SpinForm
 from ..models.model import MRF
 from ..parallel.threads import jit_is_off
-from ..paths.path import signed_base
+from ..paths.path import spin_base
 
 if TYPE_CHECKING:
     from .plan import Placement, Plan
@@ -96,14 +96,14 @@ def is_lattice(plan: Plan, any_graph: bool = False) -> bool:
     neighbours = sum((w != 0).sum(axis=1) for w in couplings), (form.weights != 0).sum(axis=0)
     if max(x.max() for x in neighbours) > MOST_NEIGHBOURS:
         return False
-    fields = np.concatenate([form.visible_bias, form.hidden_bias]) + 1j * np.concatenate(signed_base(form, base))
+    fields = np.concatenate([form.visible_bias, form.hidden_bias]) + 1j * np.concatenate(spin_base(form, base))
     return len(np.unique(fields)) <= max(1, model.n_variables // _PER_KIND)
 
 
 def has_one_coupling(plan: Plan) -> bool:
     """Whether a plan is for such a lattice without any fields."""
     model, base = plan.path.end, plan.path.start
-    biased = model.signed_form.visible_bias.any() or model.signed_form.hidden_bias.any()
+    biased = model.partial_spin_form.visible_bias.any() or model.partial_spin_form.hidden_bias.any()
     return not biased and base.is_uniform and is_lattice(plan)
 
 
@@ -116,7 +116,7 @@ def _hindrance(model: MRF, engine: str) -> str | None:
             return f"has no kernel for {units.noun[0]}s"
     # In terms of spins, a large coupling between 0/1 units brings fields and a constant of the same size, which cancel.
     # If the model's own terms are as large, the reference loses as many digits.
-    size = model.signed_form.size
+    size = model.partial_spin_form.size
     if not (_EPS * size <= 1e-6 or size <= 8.0 * model.highest):
         return "takes 0/1 units as spins, which loses all digits of couplings as negative as these"
     return None
@@ -127,8 +127,8 @@ def _settle_precision(precision: str, engine: str, plan: Plan) -> str:
     if engine == "numpy" or plan.path.part is None or precision == "double":
         return "double"
     model = plan.path.part
-    form = model.signed_form
-    poor = _single_is_poor(form, *signed_base(form, plan.path.start), plan.steps) or _has_large_squares(model)
+    form = model.partial_spin_form
+    poor = _single_is_poor(form, *spin_base(form, plan.path.start), plan.steps) or _has_large_squares(model)
     return "double" if poor else "single"
 
 
@@ -155,7 +155,7 @@ def _has_large_squares(model: MRF) -> bool:
     return False
 
 
-def _single_is_poor(form: SignedForm, b0: Array, c0: Array, steps: int) -> bool:
+def _single_is_poor(form: SpinForm, b0: Array, c0: Array, steps: int) -> bool:
     """Whether float32 is too inaccurate for the weights.
 
     Every field of size a adds an error of about 2^-24·a to a log-weight; the sum must stay below 0.001. The
@@ -182,11 +182,11 @@ def rounding_of(plan: Plan, log_weights: Array, log_z: float) -> float:
     model, base = plan.path.part, plan.path.start
     if plan.placement.precision == "single":
         relative = _SINGLE * max(1.0, abs(float(log_weights.mean())))
-        return max(relative, _rounding_of_parameters(plan.path.end.signed_form)) + _drift(plan)
+        return max(relative, _rounding_of_parameters(plan.path.end.partial_spin_form)) + _drift(plan)
     if model is None or not math.isfinite(model.highest):  # The energy of Gaussian units has no bound.
         return 0.0
     if plan.placement.engine != "numpy":
-        size = model.signed_form.size
+        size = model.partial_spin_form.size
     else:  # The energy terms of typical states sum to at most about this.
         size = model.highest + max(0.0, model.highest - log_z) + 750.0 + model.n_variables
     size += abs(plan.path.exact_log_ratio) + float(np.abs(base.visible).sum() + np.abs(base.hidden).sum())
@@ -210,7 +210,7 @@ def _drift(plan: Plan) -> float:
     return _BIAS_OF_LOGARITHM * plan.steps * logarithms
 
 
-def _rounding_of_parameters(form: SignedForm) -> float:
+def _rounding_of_parameters(form: SpinForm) -> float:
     """Return the error of ln Z from rounding the parameters of 0/1 units, converted to spins, to single precision.
 
     A large coupling of 0/1 units becomes large couplings and fields of spins, whose rounding errors do not cancel.

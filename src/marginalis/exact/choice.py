@@ -15,9 +15,9 @@ from ..models.layered import as_factors, as_model
 from ..models.model import MRF
 from ..parallel.progress import ticker
 from ..parallel.threads import Tick, cores
+from .connected_parts import isolated, log_z_of_isolated, pieces, submodel
 from .counting import CountingFailed
 from .factored import factored_ways
-from .parts import isolated, log_z_of_isolated, pieces, submodel
 from .structure import spin_fields
 from .surfaces import is_sparse_enough
 from .ways import EPS, PROMISED, SEARCHING, SOON, WAYS, ExactMethod, enumeration_on_gpu

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..models.forms import Natural, SignedForm, total
+from ..models.forms import Natural, SpinForm, total
 from ..models.model import MRF
 from ..models.units import Array, Units
 from ..parallel.threads import Tick, run_jobs
@@ -23,7 +23,7 @@ _STATES_AT_ONCE = 1 << 12  # Most states of a piece of `log_marginals`.
 _FIELDS_AT_ONCE = 1 << 14  # Fields of a piece of states, few enough to stay in the cache and in reused memory.
 
 
-def enumerate_log_z(model: Natural | SignedForm, units: tuple[Units, Units], threads: int, tick: Tick) -> float:
+def enumerate_log_z(model: Natural | SpinForm, units: tuple[Units, Units], threads: int, tick: Tick) -> float:
     """ln Σ_v exp(b·v + ½vᵀLv) Π_j Z(a_j(v)), with a_j(v) = c_j + Σ_i w_ij v_i, over two-state units of either kind.
 
     For a spin Z(a) = 2cosh a = e^a (1 + e^{−2a}); for a 0/1 unit Z(a) = 1 + e^a. The product of the e^{a_j} has an

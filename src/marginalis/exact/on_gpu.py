@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..gpu.device import Device
-from ..models.forms import Natural, SignedForm, total
+from ..models.forms import Natural, SpinForm, total
 from ..models.units import Array, Units
 from ..parallel.threads import Tick
 from .enumeration import dense, spins
@@ -24,7 +24,7 @@ _LAUNCH_SECONDS = 0.1  # Approximate seconds of one kernel launch.
 _LOG2_E = 1.0 / math.log(2.0)
 
 
-def why_not(model: Natural | SignedForm, units: tuple[Units, Units]) -> str | None:
+def why_not(model: Natural | SpinForm, units: tuple[Units, Units]) -> str | None:
     """Return the reason why a model cannot be summed on a GPU, or None if it can."""
     if model.lateral is not None:
         return "sums bipartite models only"
@@ -37,7 +37,7 @@ def why_not(model: Natural | SignedForm, units: tuple[Units, Units]) -> str | No
     )
 
 
-def sum_on_gpu(model: Natural | SignedForm, units: tuple[Units, Units], device: Device, tick: Tick) -> float:
+def sum_on_gpu(model: Natural | SpinForm, units: tuple[Units, Units], device: Device, tick: Tick) -> float:
     """Return the same as `enumerate_log_z`, computed on a GPU."""
     side, (taken_out, slope) = units[0], (1.0, -2.0) if units[1].offset == 0.0 else (0.0, 1.0)
     weights = dense(model.weights)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..models.forms import Grid, Indices, Layers, Natural, SignedForm
+from ..models.forms import Grid, Indices, Layers, Natural, SpinForm
 from ..models.model import MRF
 from ..models.units import Array
 from .ordering import elimination_order
@@ -75,14 +75,14 @@ def placed_on_grid(layout: Grid, a: Indices, b: Indices, data: Array) -> tuple[A
     return (horizontal, vertical, diagonal) if placed[data != 0].all() else None
 
 
-def spin_fields(model: MRF, form: Natural | SignedForm) -> Array:
+def spin_fields(model: MRF, form: Natural | SpinForm) -> Array:
     """Return the field of each one-feature variable in the caller's order."""
     field = np.empty(model.n_variables)
     field[model.split.visible], field[model.split.hidden] = form.visible_bias, form.hidden_bias
     return field
 
 
-def spin_bonds(model: MRF, form: Natural | SignedForm) -> tuple[Indices, Indices, Array]:
+def spin_bonds(model: MRF, form: Natural | SpinForm) -> tuple[Indices, Indices, Array]:
     """Return the two ends, in the caller's numbering, and the value of each coupling of one-feature variables."""
     w = sp.coo_array(form.weights)
     a, b, data = model.split.visible[w.coords[0]], model.split.hidden[w.coords[1]], w.data
@@ -93,7 +93,7 @@ def spin_bonds(model: MRF, form: Natural | SignedForm) -> tuple[Indices, Indices
     return np.concatenate([a, i]), np.concatenate([b, j]), np.concatenate([data, among.data])
 
 
-def layer_arrays(model: MRF, form: Natural | SignedForm | None = None) -> tuple[list[Array], list[Array]] | None:
+def layer_arrays(model: MRF, form: Natural | SpinForm | None = None) -> tuple[list[Array], list[Array]] | None:
     """Return the weights and biases of the layers, in spins or in another `form`, or None if there are no layers."""
     form, layout = form or model.spin_form, model.layout
     if form is None or not isinstance(layout, Layers) or sum(layout.sizes) != model.n_variables:

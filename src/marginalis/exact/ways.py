@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..gpu.device import open_device
-from ..models.forms import Natural, SignedForm
+from ..models.forms import Natural, SpinForm
 from ..models.model import MRF
 from ..models.units import SPIN, Units
 from ..parallel.threads import Tick, interruptible, jit_is_off
@@ -129,7 +129,7 @@ def _adds(model: MRF) -> Callable[[float], float]:
 
 def _two_state_form(
     model: MRF,
-) -> tuple[Natural | SignedForm, tuple[Units, Units], float, Callable[[float], float]]:
+) -> tuple[Natural | SpinForm, tuple[Units, Units], float, Callable[[float], float]]:
     """Return the parameters for a sum over two-state units, their kinds, a constant, and the size of the terms.
 
     0/1 units are converted to spins unless the resulting fields and constant could cancel.

@@ -38,7 +38,7 @@ def quadratic_form(model: MRF | FactorModel, units: str | None, what: str) -> Qu
     form: Any = model.natural
     offset = form.offset
     if "spin" in (units, same):
-        form = model.signed_form
+        form = model.partial_spin_form
         offset += form.constant
     n = model.n_variables
     field = np.empty(n)

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from ..checks import a_kind, one_line, open_file
 from ..models.model import MRF
-from ..models.states import from_state
+from ..models.named_arrays import from_state
 from .archive import limit
 
 # Largest ratio of the size of large arrays to that of the file.

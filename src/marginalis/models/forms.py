@@ -97,7 +97,7 @@ class Natural:
 
 
 @dataclass(frozen=True)
-class SignedForm:
+class SpinForm:
     """Natural parameters of the equivalent model in ±1 spins.
 
     −E of the original model without its offset equals that of the spins plus `constant`. A visible unit is visible[0] +
@@ -137,9 +137,9 @@ class SignedForm:
         couplings = [w for w in (self.weights, self.lateral) if w is not None]
         return sum(float(np.square(w.data if sp.issparse(w) else w).sum()) for w in couplings)
 
-    def transposed(self) -> SignedForm:
+    def transposed(self) -> SpinForm:
         """Return the form with the sides of a bipartite model exchanged."""
-        return SignedForm(
+        return SpinForm(
             self.weights.T, self.hidden_bias, self.visible_bias, self.constant, None, self.hidden, self.visible
         )
 
@@ -181,7 +181,7 @@ def natural_form(model: Any) -> Natural:
     return Natural(w, b, c, *units, offset, lateral)
 
 
-def signed_form(natural: Natural) -> SignedForm:
+def partial_spin_form(natural: Natural) -> SpinForm:
     """Return the parameters with every two-state unit as a ±1 spin."""
     (v_offset, v_scale), (h_offset, h_scale) = (
         (units.offset, units.scale) for units in (natural.visible_units, natural.hidden_units)
@@ -197,7 +197,7 @@ def signed_form(natural: Natural) -> SignedForm:
             among = np.asarray(lateral.sum(axis=1)).ravel()
             inside = v_offset * among
             constant += 0.5 * v_offset**2 * total(among)
-        return SignedForm(
+        return SpinForm(
             weights=w if scale == 1.0 else w * scale,
             visible_bias=v_scale * (b + h_offset * rows + inside),
             hidden_bias=h_scale * (c + v_offset * columns),

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from ..checks import Array, real_number
 from .arrange import arrange
 from .factors import FactorModel
-from .forms import Indices, SignedForm, Split
+from .forms import Indices, SpinForm, Split
 from .layered import as_factors, as_model
 from .model import MRF
 from .units import SPIN, Categorical
@@ -51,8 +51,8 @@ class Table(NamedTuple):
 
 
 @dataclass(frozen=True)
-class InteractingForm(SignedForm):
-    """A signed form whose measures count the terms of an `InteractingMRF`."""
+class InteractingForm(SpinForm):
+    """A `SpinForm` whose measures count the terms of an `InteractingMRF`."""
 
     own_size: float = 0.0
     own_squares: float = 0.0
@@ -164,7 +164,7 @@ class InteractingMRF(MRF):
         return self._pairs[self._pairs[:, 1] < self.n_visible]
 
     @cached_property
-    def signed_form(self) -> SignedForm:
+    def partial_spin_form(self) -> SpinForm:
         """The fields, and measures of the terms: spins are ±1 already."""
         reach = np.zeros(self.n_features)
         size = squares = 0.0
@@ -186,7 +186,7 @@ class InteractingMRF(MRF):
         )  # fmt: skip
 
     @property
-    def spin_form(self) -> SignedForm | None:
+    def spin_form(self) -> SpinForm | None:
         """None: no function that takes pairs of spins counts the terms."""
         return None
 

@@ -14,8 +14,8 @@ from .factors import FactorModel
 from .forms import Layers, Split
 from .graphs import from_bqm, from_graph
 from .model import MRF
+from .named_arrays import from_state, is_state
 from .networks import from_binary_polynomial, from_pgmpy, has_tables, is_polynomial
-from .states import from_state, is_state
 from .units import Units, parse_units
 
 

@@ -36,12 +36,12 @@ from .forms import (
     Indices,
     Layers,
     Natural,
-    SignedForm,
+    SpinForm,
     Split,
     checked_labels,
     highest,
     natural_form,
-    signed_form,
+    partial_spin_form,
     split_is_whole,
     sweep_blocks,
 )
@@ -322,16 +322,16 @@ class MRF(Displayed):
         return min(len(self.visible_bias), len(self.hidden_bias)) > 0 and self.connected_parts[2] == 1
 
     @property
-    def spin_form(self) -> SignedForm | None:
+    def spin_form(self) -> SpinForm | None:
         """The equivalent model of ±1 spins, or None if a side does not consist of two-state units."""
         if self.visible_units.values is None or self.hidden_units.values is None:
             return None
-        return self.signed_form
+        return self.partial_spin_form
 
     @cached_property
-    def signed_form(self) -> SignedForm:
+    def partial_spin_form(self) -> SpinForm:
         """The equivalent model in which every two-state unit is a ±1 spin; other kinds do not change."""
-        return signed_form(self.natural)
+        return partial_spin_form(self.natural)
 
     @cached_property
     def highest(self) -> float:

@@ -2,6 +2,6 @@
 
 `threads` runs jobs on threads. `pools` wraps everything that can run tasks elsewhere (local processes, an executor, a
 Dask cluster) in one interface. `tasks` defines what is sent to a worker and what comes back, `ledger` keeps account of
-which parts of a run are open, running or finished, and `share` is the loop that sends parts out until all are finished.
-Nothing here depends on models. Read `tasks` first, then `share`.
+which parts of a run are open, running or finished, and `dispatch` is the loop that sends parts out until all are
+finished. Nothing here depends on models. Read `tasks` first, then `dispatch`.
 """

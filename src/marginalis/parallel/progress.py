@@ -79,7 +79,7 @@ class _Patient:
             self._update(self._fraction, self._words)
 
 
-def words_of(tick: Tick) -> Callable[[str], None]:
+def text_setter(tick: Tick) -> Callable[[str], None]:
     """Return the function that sets the text beside the progress bar; a no-op if there is no bar."""
     return tick.say if isinstance(tick, _Patient) else lambda words: None
 

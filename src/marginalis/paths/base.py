@@ -142,7 +142,7 @@ def coupled_base(start: MRF, model: MRF) -> Base:
     """Return the base that is another model `start` of the same variables; the weights then estimate Z/Z_0."""
     if list(start.labels) != list(model.labels):
         raise ValueError("base is a model of other variables: the labels differ")
-    same = start.transposed() if _turned(start, model) else start
+    same = start.transposed() if _sides_are_exchanged(start, model) else start
     if not (
         np.array_equal(same.split.visible, model.split.visible)
         and np.array_equal(same.split.hidden, model.split.hidden)
@@ -154,7 +154,7 @@ def coupled_base(start: MRF, model: MRF) -> Base:
     return Base(a.visible_bias, a.hidden_bias, a.weights, a.lateral, a.offset)
 
 
-def _turned(start: MRF, model: MRF) -> bool:
+def _sides_are_exchanged(start: MRF, model: MRF) -> bool:
     """Whether the sides of `start` are those of `model`, exchanged."""
     return start.is_bipartite and np.array_equal(start.split.hidden, model.split.visible)
 

@@ -15,10 +15,10 @@ from ..models.model import MRF
 from ..models.units import Units
 from .base import Base
 
-# A base holds a variable in a state if the log-odds of the state exceed this.
-_HELD = 6.0
+# A base fixes a variable in a state if the log-odds of the state exceed this.
+_FIXING_LOG_ODDS = 6.0
 # Chains may fail to reach another state if its log-odds in the model may exceed this.
-_CONTESTED = 20.0
+_REACHABLE_LOG_ODDS = 20.0
 # Maximal number of rounds that narrow the ranges of the fields.
 _ROUNDS = 20
 
@@ -60,8 +60,8 @@ def range_of_change(model: MRF, base: Base) -> float:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # An infinite range is a valid bound.
-def held_variables(model: MRF, base: Base) -> int:
-    """Count the variables that P_0 holds in one state and the model may hold in another.
+def count_fixed_variables(model: MRF, base: Base) -> int:
+    """Count the variables that P_0 fixes in one state and the model may put into another.
 
     All chains start with such a variable in the same state. On a cold model they stay in that part of the space, and
     their weights agree with each other whatever the weight of the rest. The range of the model's fields follows from
@@ -69,7 +69,7 @@ def held_variables(model: MRF, base: Base) -> int:
     couplings, or with strong fields of the model itself, pass this test. docs/how-sure.md shows how well the two limits
     work on models other than those they were chosen on.
     """
-    if 2.0 * max(np.abs(x).max(initial=0.0) for x in (base.visible, base.hidden)) <= _HELD:
+    if 2.0 * max(np.abs(x).max(initial=0.0) for x in (base.visible, base.hidden)) <= _FIXING_LOG_ODDS:
         return 0
     if not model.visible_units.is_discrete:
         if not (model.hidden_units.is_discrete and model.is_bipartite):
@@ -81,10 +81,10 @@ def held_variables(model: MRF, base: Base) -> int:
             (natural.visible_units, natural.hidden_units),
             (base.visible, base.hidden),
             (natural.visible_bias, natural.hidden_bias),
-            model.signed_form.reach,
+            model.partial_spin_form.reach,
             strict=True,
         )
-        return sum(_held(units, start, own - reach, own + reach) for units, start, own, reach in sides)
+        return sum(_count_fixed(units, start, own - reach, own + reach) for units, start, own, reach in sides)
     w, v_units, h_units = natural.weights, natural.visible_units, natural.hidden_units
     parts = _signs(w)
     back = parts[0].T, parts[1].T
@@ -101,7 +101,7 @@ def held_variables(model: MRF, base: Base) -> int:
         v = v_units.mean_ends(*v_fields)
         if np.allclose(v, before, rtol=0.0, atol=1e-6):
             break
-    return _held(v_units, base.visible, *v_fields) + _held(h_units, base.hidden, *h_fields)
+    return _count_fixed(v_units, base.visible, *v_fields) + _count_fixed(h_units, base.hidden, *h_fields)
 
 
 def _signs(w: Any) -> tuple[Any, Any]:
@@ -115,7 +115,7 @@ def _field_ends(own: Array, means: tuple[Array, Array], weights: tuple[Array, Ar
     return own + low @ positive + high @ negative, own + high @ positive + low @ negative
 
 
-def _held(units: Units, start: Array, low: Array, high: Array) -> int:
-    """Count the variables of a side that the fields `start` hold in one state and fields in the range in another."""
-    held = units.is_held(start, low, high, _HELD, _CONTESTED)
-    return len(np.unique(units.owners(len(start))[held]))
+def _count_fixed(units: Units, start: Array, low: Array, high: Array) -> int:
+    """Count the variables that the fields `start` fix in one state and fields in the range may put into another."""
+    missed = units.may_be_missed(start, low, high, _FIXING_LOG_ODDS, _REACHABLE_LOG_ODDS)
+    return len(np.unique(units.owners(len(start))[missed]))

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..checks import Array
-from ..models.forms import SignedForm, less, total
+from ..models.forms import SpinForm, less, total
 from ..models.interacting import InteractingMRF
 from ..models.model import MRF
 from .base import Base
@@ -66,9 +66,9 @@ class Path:
         return self.end.transposed() if self.is_turned else self.end
 
     @cached_property
-    def spins(self) -> SignedPath:
+    def spins(self) -> SpinPath:
         """The path with every two-state unit as a ±1 spin."""
-        return signed_path(self.end, self.start, self.mixture)
+        return spin_path(self.end, self.start, self.mixture)
 
     @property
     def operations(self) -> float:
@@ -168,7 +168,7 @@ def make_path(model: MRF, base: Base, name: str, turned: bool | None = None, *, 
     return Path(model, base, name, part, start, exact, turned)
 
 
-class SignedPath(NamedTuple):
+class SpinPath(NamedTuple):
     """Fields and couplings at β = 0 and their slopes in β, with every two-state unit as a ±1 spin.
 
     Missing couplings are None. `rise` is the slope in β of the constant that the change to spins adds to −E; a visible
@@ -195,16 +195,16 @@ class SignedPath(NamedTuple):
         return self.rise * (betas - betas[0])
 
 
-def signed_path(model: MRF, base: Base, mixture: Mixture | None) -> SignedPath:
+def spin_path(model: MRF, base: Base, mixture: Mixture | None) -> SpinPath:
     """Return the path from a base, or from a mixture, to a model, written in spins."""
-    form = model.signed_form
+    form = model.partial_spin_form
     weights0 = lateral0 = None
     if base.is_coupled:
-        start = model.with_natural(base.weights, base.visible, base.hidden, base.lateral).signed_form
+        start = model.with_natural(base.weights, base.visible, base.hidden, base.lateral).partial_spin_form
         b0, c0, weights0, lateral0 = start.visible_bias, start.hidden_bias, start.weights, start.lateral
         constant = form.constant - start.constant
     else:
-        b0, c0 = signed_base(form, base)
+        b0, c0 = spin_base(form, base)
         constant = form.constant - form.visible[0] * total(base.visible) - form.hidden[0] * total(base.hidden)
     fields = hidden = weights = None
     if mixture is not None:
@@ -215,7 +215,7 @@ def signed_path(model: MRF, base: Base, mixture: Mixture | None) -> SignedPath:
             offset, scale = form.hidden
             hidden = scale * mixture.hidden
             weights = weights + offset * mixture.hidden.sum(axis=1)
-    return SignedPath(
+    return SpinPath(
         b0,
         c0,
         form.visible_bias - b0,
@@ -232,6 +232,6 @@ def signed_path(model: MRF, base: Base, mixture: Mixture | None) -> SignedPath:
     )
 
 
-def signed_base(form: SignedForm, base: Base) -> tuple[Array, Array]:
+def spin_base(form: SpinForm, base: Base) -> tuple[Array, Array]:
     """Return the fields of a base on the spins of two-state units; fields on other units do not change."""
     return form.visible[1] * base.visible, form.hidden[1] * base.hidden

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..exact import eliminate, exact_log_z
-from ..exact.parts import features_of, pieces, submodel
+from ..exact.connected_parts import features_of, pieces, submodel
 from ..models.model import MRF
 from .base import Base
 

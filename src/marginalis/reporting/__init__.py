@@ -1,5 +1,5 @@
 """The HTML report: one self-contained page about the free energy of one model.
 
-`gather` computes the answers (`report`, `Report`), and `content` turns them into the page. The package may import all
-layers below it, up to the figures; only the public names and the command line import it. Read `gather` first.
+`report` computes the answers (`Report`), and `html` turns them into the page. The package may import all
+layers below it, up to the figures; only the public names and the command line import it. Read `report` first.
 """

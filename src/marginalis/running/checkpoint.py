@@ -33,7 +33,7 @@ _TABLES = {
 }
 
 
-class Piece(NamedTuple):
+class StoredResult(NamedTuple):
     """Stored results of consecutive chains, as bytes."""
 
     first: int
@@ -63,7 +63,7 @@ class Checkpoint(Database):
         except OSError as error:
             raise ValueError(str(error)) from None
 
-    def write(self, run: str, pieces: Sequence[Piece]) -> None:
+    def write(self, run: str, pieces: Sequence[StoredResult]) -> None:
         """Add pieces of a run, either all or none."""
         try:
             with self.access("BEGIN IMMEDIATE") as db:
@@ -74,7 +74,7 @@ class Checkpoint(Database):
         except OSError as error:  # The disk may be full, for example.
             raise ValueError(str(error)) from None
 
-    def read(self, run: str, after: int = 0) -> Iterator[tuple[int, Piece]]:
+    def read(self, run: str, after: int = 0) -> Iterator[tuple[int, StoredResult]]:
         """Yield the pieces of a run with numbers above `after`, each with its number.
 
         A piece whose checksum does not match is dropped, and its chains are run again.
@@ -89,7 +89,7 @@ class Checkpoint(Database):
             if row is None:
                 continue
             try:
-                piece, good = Piece(*row[:4]), False
+                piece, good = StoredResult(*row[:4]), False
                 good = piece.checksum(run) == row[4]
             except (TypeError, ValueError):
                 pass

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..checks import Array
-from ..engines import Begun
-from ..engines.drive import LANES, Found, advance, begin
+from ..engines import PreparedPlan
+from ..engines.drive import LANES, RunResult, advance, begin
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder
+from ..parallel.dispatch import dispatch
 from ..parallel.ledger import Ledger
-from ..parallel.share import share_out
 from ..parallel.tasks import Reply, machine
 from ..parallel.threads import Tick
-from .checkpoint import Piece, from_bytes, run_name, to_bytes
+from .checkpoint import StoredResult, from_bytes, run_name, to_bytes
 
 if TYPE_CHECKING:
     from .session import Session
@@ -37,10 +37,10 @@ class ChainsOfPlan:
 
     plan: Plan
     blank: Recorder | None  # An empty recorder, copied for every part.
-    _begun: list[Begun] = field(default_factory=list)
+    _prepared: list[PreparedPlan] = field(default_factory=list)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"plan": self.plan, "blank": self.blank, "_begun": []}
+        return {"plan": self.plan, "blank": self.blank, "_prepared": []}
 
     @property
     def unit(self) -> int:
@@ -51,27 +51,27 @@ class ChainsOfPlan:
         """Return the chains of some units."""
         return range(part.start * self.unit, min(part.stop * self.unit, self.plan.chains.count))
 
-    def run(self, part: range, extra: Any, threads: int, tick: Tick = lambda fraction: None) -> Found:
+    def run(self, part: range, extra: Any, threads: int, tick: Tick = lambda fraction: None) -> RunResult:
         """Run the chains of some units."""
-        if not self._begun:
-            self._begun.append(begin(self.plan))
+        if not self._prepared:
+            self._prepared.append(begin(self.plan))
         chains = self.chains(part)
         recorder = None if self.blank is None else self.blank.like(len(chains))
-        return advance(self.plan, self._begun[0], chains, threads, tick, recorder)
+        return advance(self.plan, self._prepared[0], chains, threads, tick, recorder)
 
 
-def run_in_parts(plan: Plan, session: Session, recorder: Recorder | None) -> Found:
+def run_in_parts(plan: Plan, session: Session, recorder: Recorder | None) -> RunResult:
     """Run a plan in parts, on a pool or on threads; reuse the chains in the checkpoint and add new ones to it."""
     run = _Parts(plan, session, recorder)
     run.look()
     try:
         if session.pool is not None:
-            share_out(session.pool, run.job, run.ledger, run.receive, run.then(session.tick), refresh=run.look)
+            dispatch(session.pool, run.job, run.ledger, run.receive, run.then(session.tick), refresh=run.look)
         else:
             run.here(session.tick)
     finally:
         run.keep()
-    return Found(run.log_weights, run.marginal, recorder)
+    return RunResult(run.log_weights, run.marginal, recorder)
 
 
 class _Parts:
@@ -93,14 +93,14 @@ class _Parts:
         self.begun, self.before = time.monotonic(), 0  # `before` counts the units finished at that time.
         self.name = "" if session.store is None else run_name(plan, recorder)
         self.offset = 0 if plan.chains.populations or plan.chains.start is not None else plan.chains.first
-        self.read, self.new = 0, list[Piece]()
+        self.read, self.new = 0, list[StoredResult]()
 
     def here(self, tick: Tick) -> None:
         """Run all parts on threads of this process, one after the other."""
         while (part := self.ledger.take(time.monotonic(), 1)) is not None:
             begun, share, before = time.perf_counter(), len(part) / self.ledger.total, self._fraction()
-            hear = partial(_from_to, tick, before, before + share)
-            found = self.job.run(part, None, self.session.threads, hear)
+            report = partial(_from_to, tick, before, before + share)
+            found = self.job.run(part, None, self.session.threads, report)
             if self.ledger.finish(part, time.perf_counter() - begun):
                 self.receive(part, Reply(machine(), "", result=found))
             self.then(tick)(self._fraction())
@@ -115,14 +115,14 @@ class _Parts:
         self.session.machines.add(reply.machine)
         if self.session.store is not None:
             data = to_bytes(found.log_weights, found.marginal, found.recorded)
-            self.new.append(Piece(chains.start + self.offset, len(chains), reply.machine, data))
+            self.new.append(StoredResult(chains.start + self.offset, len(chains), reply.machine, data))
         if self.session.pool is not None:
             done = min(self.ledger.done * self.job.unit, self.plan.chains.count)
             rate = (self.ledger.done - self.before) * self.job.unit * self.plan.steps / (time.monotonic() - self.begun)
             number = self.session.pool.workers()
             self.session.say(f"{done} of {self.plan.chains.count} chains, {number} workers, {rate:.3g} chain steps/s")
 
-    def _place(self, chains: range, found: Found) -> None:
+    def _place(self, chains: range, found: RunResult) -> None:
         place = slice(chains.start, chains.stop)
         if found.marginal is not None:
             if self.marginal is None:
@@ -136,11 +136,11 @@ class _Parts:
     def then(self, tick: Tick) -> Tick:
         """Return a callback that calls `tick` and writes new results to the checkpoint."""
 
-        def hear(fraction: float) -> None:
+        def report(fraction: float) -> None:
             self.keep()
             tick(fraction)
 
-        return hear
+        return report
 
     def keep(self) -> None:
         """Write new results to the checkpoint."""
@@ -164,7 +164,7 @@ class _Parts:
             chains = range(first, first + piece.chains)
             size = piece.chains // plan.chains.population_size if plan.chains.populations else piece.chains
             try:
-                found = Found(*from_bytes(piece.data, size, piece.chains, self.job.blank))
+                found = RunResult(*from_bytes(piece.data, size, piece.chains, self.job.blank))
             except ValueError as error:
                 raise self.session.store.damage(error) from None
             if self.ledger.finish(inside):

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ..engines.drive import Found, advance, begin
+from ..engines.drive import RunResult, advance, begin
 from ..engines.placement import needs_gpu
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder
 from ..gpu.device import device_numbers, open_device
 from ..parallel.pools import Pool, open_pool
-from ..parallel.progress import ticker, words_of
+from ..parallel.progress import text_setter, ticker
 from ..parallel.threads import Tick, cores
 from .checkpoint import Checkpoint, open_checkpoint
 from .parts import run_in_parts
@@ -41,7 +41,7 @@ class Session:
     machines: set[str] = field(default_factory=set)
     begun: float = field(default_factory=time.perf_counter)
 
-    def run(self, plan: Plan, recorder: Recorder | None = None) -> Found:
+    def run(self, plan: Plan, recorder: Recorder | None = None) -> RunResult:
         """Return ln W of every chain of the plan, or of every population if it is resampled, without Z_0.
 
         A run of AIS may also return the weights of mAIS on the same path. `recorder` stores values along the way; they
@@ -49,7 +49,7 @@ class Session:
         """
         shift = plan.path.exact_log_ratio
         if plan.path.part is None:
-            return Found(np.full(plan.chains.populations or plan.chains.count, shift), None, recorder)
+            return RunResult(np.full(plan.chains.populations or plan.chains.count, shift), None, recorder)
         plan = plan.started()
         if self.pool is None and self.store is None:
             found = advance(plan, begin(plan), range(plan.chains.count), self.threads, self.tick, recorder)
@@ -60,7 +60,7 @@ class Session:
                 weights += shift  # The sum is done in place, since there may be many weights.
         return found
 
-    def pilot(self, plan: Plan, recorder: Recorder | None = None) -> Found:
+    def pilot(self, plan: Plan, recorder: Recorder | None = None) -> RunResult:
         """Run a pilot without progress reports."""
         return self.for_pilot(plan).run(plan, recorder)
 
@@ -99,7 +99,7 @@ def open_session(options: Mapping[str, Any], label: str, *models: Any) -> Iterat
     with ExitStack() as stack:
         if options["progress"] is not False:
             session.tick = stack.enter_context(ticker(options["progress"], label))
-            session.say = words_of(session.tick)
+            session.say = text_setter(session.tick)
         if options["checkpoint"] is not None:
             session.store = open_checkpoint(options, label, models)
             stack.callback(session.store.close)

@@ -46,7 +46,7 @@ _MOST_BEND = 0.4
 # Largest factor by which the upper end of an interval moves out.
 _WIDEST = 4.0
 # Squared spread of the log-weights at which their quantiles and their moments have equal influence.
-_EVEN = 0.7
+_BALANCED_SPREAD = 0.7
 # A small number, to avoid division by zero, whose inverse is finite.
 _TINY = 1e-200
 # Coarser rounding of the log-weights than this gives a warning.
@@ -157,7 +157,7 @@ def _farther(log_weights: Array, error: float) -> float:
     ratio = 2.0 * s * s / (1.0 - 2.0 * c) - s * s / (1.0 - c) + math.log((1.0 - c) / math.sqrt(1.0 - 2.0 * c))
     n = len(log_weights)
     foretold = math.sqrt(math.expm1(min(max(ratio, 0.0), 700.0)) / n) * (1.0 + 2.0 / math.sqrt(n))
-    return float(min(max(foretold / error, 1.0), _WIDEST) ** (up * up / (_EVEN + up * up)))
+    return float(min(max(foretold / error, 1.0), _WIDEST) ** (up * up / (_BALANCED_SPREAD + up * up)))
 
 
 def reaches(deviations: Array, level: float = 0.95) -> tuple[float, float, float]:

@@ -21,7 +21,7 @@ from ..checks import one_of, whole
 from ..engines.placement import needs_gpu
 from ..files.atomic import make_folder, write_whole
 from ..options import Engine
-from ..parallel.each import call_each
+from ..parallel.mapping import map_items
 from ..parallel.threads import Tick, cores
 from ..plots import save, style
 from ..running.session import open_session
@@ -128,7 +128,7 @@ def _run(
         style()  # Matplotlib is loaded while the pool starts; an error comes before the work if it is missing.
         measure = partial(_measure, e.name, seed, chains, engine)
         guess = _ON_GPU if needs_gpu(engine) else 5.0
-        call_each(measure, items, receive, session.pool, session.threads, session.tick, guess)
+        map_items(measure, items, receive, session.pool, session.threads, session.tick, guess)
     after = _read(store, e, count, whole=True)
     columns = Columns.of(after.means)
     rows = e.summarise(columns)
@@ -138,9 +138,9 @@ def _run(
     return Result(e, rows, figure, {"experiments": count, **settings}, after.seconds)
 
 
-def _measure(name: str, seed: int, chains: int, engine: Engine, item: tuple[Any, ...], heed: Tick) -> list[Row]:
+def _measure(name: str, seed: int, chains: int, engine: Engine, item: tuple[Any, ...], tick: Tick) -> list[Row]:
     """Measure a piece of an experiment, in this process or on another machine."""
-    return EXPERIMENTS[name].measure(item, seed, chains, engine, heed)
+    return EXPERIMENTS[name].measure(item, seed, chains, engine, tick)
 
 
 def _read(store: Store, e: Experiment, count: int, whole: bool = False) -> Contents:

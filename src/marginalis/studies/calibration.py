@@ -19,7 +19,7 @@ from ..checks import Array, one_of, whole
 from ..engines.plan import make_plan
 from ..files import atomic
 from ..options import Engine
-from ..parallel.each import call_each
+from ..parallel.mapping import map_items
 from ..parallel.threads import Tick
 from ..running.session import Session, open_session
 from ..statistics import confidence
@@ -27,8 +27,8 @@ from . import _csv
 from .calls import judge_calls
 from .experiment import Summary
 from .families import Case, available, received, sendable
+from .finished_parts import FinishedParts
 from .intervals import FAST, SLOW, Sample, chosen
-from .parts import Parts
 from .sampling import check_engine, derive
 
 FEWEST = 150  # Cells with fewer estimates than this are left out.
@@ -59,7 +59,7 @@ FULL = Scale((2, 5, 10, 30, 100, 1000), (20, 50, 100, 300, 1000, 3000), 3, 900, 
 FEW = {"rbm-gaussian": (0.5, 2.0, 20.0), "glass": (1.0,), "bars": (100,), "prototypes": (0.5,)}
 
 
-class Piece(NamedTuple):
+class StudyRun(NamedTuple):
     """One run: a model and a number of steps."""
 
     case: Case
@@ -149,7 +149,7 @@ def calibrate(
         raise ValueError("resume needs keep, the folder with the finished parts")
     cases = _cases(families, quick)
     pieces = [
-        Piece(case, setting, steps, instance)
+        StudyRun(case, setting, steps, instance)
         for case in cases
         for setting in case.settings
         for steps in scale.steps
@@ -157,7 +157,7 @@ def calibrate(
     ]
     if only_calls:
         pieces = []
-    parts = Parts(None if keep is None else Path(keep) / PARTS, resume)
+    parts = FinishedParts(None if keep is None else Path(keep) / PARTS, resume)
     named = f"{seed}/{engine}/{each}/{scale.chains}/{scale.work}/{scale.longest}/{scale.slow}"
     keys = [f"{x.case.name}/{x.setting}/{x.steps}/{x.instance}/{named}" for x in pieces]
     todo = [number for number, key in enumerate(keys) if key not in parts]
@@ -170,7 +170,7 @@ def calibrate(
         with open_session(work, "calibrate") as session:
             items = [pieces[number]._replace(case=sendable(pieces[number].case, session.pool)) for number in todo]
             measure = partial(_measure, scale, each, seed, engine)
-            call_each(measure, items, receive, session.pool, session.threads, session.tick)
+            map_items(measure, items, receive, session.pool, session.threads, session.tick)
     judged: Summary = []
     if runs:
         judged = judge_calls(
@@ -204,7 +204,7 @@ def check_repeats(repeats: int) -> int:
     return whole(repeats, "repeats", FEWEST, 10**6)
 
 
-def _measure(scale: Scale, repeats: int, seed: int, engine: Engine, piece: Piece, heed: Tick) -> list[Tally]:
+def _measure(scale: Scale, repeats: int, seed: int, engine: Engine, piece: StudyRun, tick: Tick) -> list[Tally]:
     """Test every interval on one run: its coverage, width and warnings, per method and N."""
     case, setting, steps, instance = piece._replace(case=received(piece.case))
     model = case.make(setting, derive(seed, "calibration", case.name, instance) % 2**32)
@@ -214,7 +214,7 @@ def _measure(scale: Scale, repeats: int, seed: int, engine: Engine, piece: Piece
     plan = make(method="ais", chains=chains)
     shift = plan.path.base.log_z(model) - case.log_z(model)
     found: dict[str, tuple[Array, Sequence[int]]] = {}
-    session = Session(tick=heed)
+    session = Session(tick=tick)
     joint, marginal, _ = session.run(plan)
     found["ais"] = joint, scale.chains
     if marginal is None:  # This engine does not compute both methods in one run.

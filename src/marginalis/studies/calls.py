@@ -24,13 +24,13 @@ from ..answers.thermodynamics import thermodynamics
 from ..exact import ModelTooLarge
 from ..models.model import MRF
 from ..options import Engine
-from ..parallel.each import call_each
+from ..parallel.mapping import map_items
 from ..parallel.threads import Tick
 from ..planning import choose
 from ..running.session import open_session
 from .experiment import Summary
 from .families import Case, received, sendable
-from .parts import Parts
+from .finished_parts import FinishedParts
 from .sampling import derive
 
 logger = logging.getLogger("marginalis")
@@ -75,7 +75,7 @@ def judge_calls(
     engine: Engine = "auto",
     *,
     without_exact: bool = False,
-    parts: Parts | None = None,
+    parts: FinishedParts | None = None,
 ) -> Summary:
     """Return for every answer and family the coverage of the intervals and the rate of warnings.
 
@@ -89,7 +89,7 @@ def judge_calls(
         for answer in ANSWERS
         for first in range(0, runs, PART)
     ]
-    parts = Parts() if parts is None else parts
+    parts = FinishedParts() if parts is None else parts
     keys = [f"{x.answer}/{x.case.name}/{x.setting}/{x.first}+{x.runs}/{seed}/{engine}/{without_exact}" for x in jobs]
     todo = [number for number, key in enumerate(keys) if key not in parts]
 
@@ -100,7 +100,7 @@ def judge_calls(
     with open_session(work, "whole calls") as session, _choosing(without_exact):
         items = [jobs[number]._replace(case=sendable(jobs[number].case, session.pool)) for number in todo]
         measure = partial(_verdicts, seed, engine, without_exact)
-        call_each(measure, items, receive, session.pool, session.threads, session.tick)
+        map_items(measure, items, receive, session.pool, session.threads, session.tick)
     found = [(job, [Verdict(*x) for x in parts[key]]) for job, key in zip(jobs, keys, strict=True)]
     rows = []
     for answer in ANSWERS:
@@ -129,7 +129,7 @@ def _choosing(without_exact: bool) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _verdicts(seed: int, engine: Engine, without_exact: bool, job: Job, heed: Tick) -> list[Verdict]:
+def _verdicts(seed: int, engine: Engine, without_exact: bool, job: Job, tick: Tick) -> list[Verdict]:
     """Make the calls of one job."""
     case = received(job.case)
     words = (job.first,) if job.first else ()

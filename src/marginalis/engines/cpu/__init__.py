@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from ...parallel.threads import interruptible
-from .. import Begun
+from .. import PreparedPlan
 from ..placement import is_lattice
 from ..plan import Plan
 from . import bipartite, factor_tables, factors, graph, lattice, planes, tables
@@ -28,7 +28,7 @@ _FAMILIES = (tables, bipartite, graph)
 _compiled: set[Any] = set()  # Kernels that have run in this process.
 
 
-def begin(plan: Plan) -> Begun:
+def begin(plan: Plan) -> PreparedPlan:
     """Prepare a plan for the first family of kernels that supports it, and compile or load its kernels."""
     families: Any = _OF_LATTICES + _FAMILIES if is_lattice(plan, any_graph=True) else _FAMILIES
     if plan.path.end.has_terms:
@@ -38,11 +38,11 @@ def begin(plan: Plan) -> Begun:
     is_huge = plan.path.end.weights.size > _HUGE
     prepared = interruptible(family.prepare, plan) if is_huge else family.prepare(plan)
     population = partial(family.Population, plan, prepared)
-    kernel = family, plan.method == "ais", _types(prepared.model)
+    kernel = family, plan.method == "ais", _types(prepared.arguments)
     if kernel not in _compiled:
         population(range(0)).advance(0)
         _compiled.add(kernel)
-    return Begun(population, prepared.together, prepared.at_least, plan.method == "ais", prepared.aligned)
+    return PreparedPlan(population, prepared.together, prepared.at_least, plan.method == "ais", prepared.aligned)
 
 
 def _types(x: Any) -> Any:

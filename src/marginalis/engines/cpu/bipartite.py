@@ -10,11 +10,11 @@ from ...checks import Array
 from ..plan import Plan
 from . import population
 from .bipartite_kernel import anneal_blocks
-from .packing import is_bipartite, laid_out, pack, pack_flips, prepared
+from .packing import common_arguments, is_bipartite, pack, pack_flips, prepared
 from .population import Prepared
 
 
-class Model(NamedTuple):
+class BipartiteArguments(NamedTuple):
     """A plan as arguments of the kernel, in this order; all units are spins.
 
     The code for fields that are None is left out when the kernel is compiled.
@@ -45,7 +45,7 @@ def prepare(plan: Plan) -> Prepared:
     dtype = np.float32 if plan.placement.precision == "single" else np.float64
     up, down = pack(path.weights, dtype), pack(path.weights.T, dtype)
     flips = pack_flips(path.weights, up, dtype) if plan.move.kind == "metropolis" else None
-    model = Model._make((*laid_out(plan, path, dtype, up, down), flips, plan.move.sweeps))
+    model = BipartiteArguments._make((*common_arguments(plan, path, dtype, up, down), flips, plan.move.sweeps))
     return prepared(plan, path, model, 2 + 20 * plan.move.sweeps, np.dtype(dtype).itemsize)
 
 
@@ -53,13 +53,13 @@ class Population(population.Population):
     """Blocks of LANES chains, whose spins are stored as floating-point numbers."""
 
     def _allocate(self, blocks: int, joint: bool) -> None:
-        if self.prepared.model.flips is not None:
+        if self.prepared.arguments.flips is not None:
             blocks += blocks % 2  # Metropolis sweeps process blocks in pairs.
         super()._allocate(blocks, joint)
 
-    def _carry(self, to_step: int) -> None:
+    def _run_kernel(self, to_step: int) -> None:
         anneal_blocks(
-            *self.prepared.model,
+            *self.prepared.arguments,
             self.first,
             self.spins_v,
             self.spins_h,

@@ -38,7 +38,7 @@ def rise_of(base, now, before, slope, per_step):
 
 
 @njit(**INLINE)
-def words_of(joint, chain, step, tile, k0, k1):
+def random_words(joint, chain, step, tile, k0, k1):
     """Return random bits for the h of the joint state, at the address of the end of the previous step."""
     if joint is None:
         z = splat(uint32(0))
@@ -64,9 +64,9 @@ def anneal_blocks(
 ):  # fmt: skip
     """Advance the blocks in v, h, log_weights and joint from one step of 0 … K to another.
 
-    The first line of arguments is a `bipartite.Model`; each field is a separate argument, so that the code for fields
-    that are None is left out. If `fresh` is 1, v is first drawn from the base. `log_weights` are those of mAIS; `joint`
-    has the same shape and receives those of AIS along the same path, or is None.
+    The first line of arguments is a `BipartiteArguments`; each field is a separate argument, so that the code for
+    fields that are None is left out. If `fresh` is 1, v is first drawn from the base. `log_weights` are those of mAIS;
+    `joint` has the same shape and receives those of AIS along the same path, or is None.
     """
     steps = len(betas) - 1
     k0, k1 = seed & LOW, seed >> WORD
@@ -98,7 +98,7 @@ def anneal_blocks(
                 weight, linear, drawn = weight + rise_v, zero, zero
                 for tile in range(h.shape[1] // TILE):
                     slopes = fields(up, v, at_v, tile, four(slope_h, tile))
-                    earlier = words_of(joint, chain, uint64(k - 1), uint64(tile), k0, k1)
+                    earlier = random_words(joint, chain, uint64(k - 1), uint64(tile), k0, k1)
                     words = philox(chain, uint64(k), uint64(tile), side_h, k0, k1)
                     for m in range(TILE):
                         unit = TILE * tile + m

@@ -34,7 +34,7 @@ class Lookups(NamedTuple):
     strides: np.ndarray
 
 
-class Model(NamedTuple):
+class FactorTableArguments(NamedTuple):
     """A plan as arguments of the kernel; arrays whose names end with 0 are those of the base, or None.
 
     The others are the slopes in β.
@@ -72,13 +72,13 @@ def prepare(plan: Plan) -> Prepared:
     into0 = _into_each(base.tables, len(starts) - 1, values) if base.has_terms else None
     bias = np.concatenate([model.visible_bias, model.hidden_bias])
     bases = np.concatenate([base.visible, base.hidden])
-    laid_out = Model(
+    arguments = FactorTableArguments(
         starts,
         n,
         into,
         inside,
         into0,
-        values.laid_out(dtype),
+        values.flat(dtype),
         (bias - bases).astype(dtype),
         bases.astype(dtype),
         plan.betas.astype(dtype),
@@ -87,7 +87,7 @@ def prepare(plan: Plan) -> Prepared:
         (VISIBLE, HIDDEN),
     )
     return Prepared(
-        laid_out,
+        arguments,
         len(model.visible_bias),
         dtype,
         np.zeros(len(plan.betas)),
@@ -142,7 +142,7 @@ class _Values:
         self.tables.append((at, table))
         return at
 
-    def laid_out(self, dtype: type) -> np.ndarray:
+    def flat(self, dtype: type) -> np.ndarray:
         """Return all tables."""
         flat = aligned((self.size,), dtype)
         for at, table in self.tables:
@@ -154,7 +154,7 @@ class Population(population.Population):
     """Blocks of LANES chains, whose states are numbers."""
 
     def _allocate(self, blocks: int, joint: bool) -> None:
-        model: Any = self.prepared.model
+        model: Any = self.prepared.arguments
         variables, features = len(model.starts) - 1, int(model.starts[-1])
         self.x = aligned((blocks, variables, LANES), np.uint32)
         self.scratch = aligned((3, features + LANES, LANES), self.prepared.dtype)
@@ -163,9 +163,9 @@ class Population(population.Population):
         self.joint = aligned((blocks, LANES), np.float64) if joint else None
         self.spins_v = self.x[:, : model.visible]
 
-    def _carry(self, to_step: int) -> None:
+    def _run_kernel(self, to_step: int) -> None:
         anneal_tables(
-            *self.prepared.model,
+            *self.prepared.arguments,
             self.first,
             self.x,
             self.scratch,
@@ -180,14 +180,14 @@ class Population(population.Population):
 
     def states(self) -> Array:
         """Return the states of the sampled side as one-hot features, [chain, feature]."""
-        starts = self.prepared.model.starts
+        starts = self.prepared.arguments.starts
         rows = np.zeros((len(self.chains), self.prepared.n_visible))
         numbers = self._spins()[: len(self.chains)].astype(np.int64)
         rows[np.arange(len(rows))[:, None], starts[: numbers.shape[1]] + numbers] = 1.0
         return rows
 
     def _set_states(self, states: Array) -> None:
-        starts, n = self.prepared.model.starts, self.prepared.model.visible
+        starts, n = self.prepared.arguments.starts, self.prepared.arguments.visible
         numbers = np.zeros((len(self.x) * LANES, n))
         within = np.arange(self.prepared.n_visible) - np.repeat(starts[:n], np.diff(starts[: n + 1]))
         numbers[: len(states)] = np.add.reduceat(states * within, starts[:n], axis=1)

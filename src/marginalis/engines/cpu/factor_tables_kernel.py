@@ -108,7 +108,7 @@ def anneal_tables(
 ):  # fmt: skip
     """Advance blocks of chains from one step of 0 … K to another, as `anneal_graph` does.
 
-    The first line of arguments is a `factor_tables.Model`. `scratch` holds the slopes of the fields of all states,
+    The first line of arguments is a `FactorTableArguments`. `scratch` holds the slopes of the fields of all states,
     their values at β = 0, and the exponentials of the fields; `rows` holds the positions of rows in tables.
     """
     steps = len(betas) - 1

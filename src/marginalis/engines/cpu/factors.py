@@ -21,7 +21,7 @@ from .population import Prepared, chains_together
 from .unit_kinds import Spins
 
 
-class Model(NamedTuple):
+class FactorArguments(NamedTuple):
     """A plan as arguments of the kernel; couplings whose names end with 0 are those of the base, or None.
 
     The others are the slopes in β.
@@ -70,7 +70,7 @@ def prepare(plan: Plan) -> Prepared:
     def packed(parts: Iterable[_Into], units: int) -> Products:
         return _packed(parts, units, n, rows, dtype)
 
-    laid_out = Model(
+    arguments = FactorArguments(
         Spins(rows),
         packed(_onto(slopes, n), m),
         packed(_onto(base.terms, n), m) if base.has_terms else None,
@@ -87,7 +87,7 @@ def prepare(plan: Plan) -> Prepared:
         (VISIBLE, HIDDEN),
     )
     return Prepared(
-        laid_out,
+        arguments,
         n,
         dtype,
         np.zeros(len(plan.betas)),
@@ -150,7 +150,7 @@ class Population(population.Population):
     """Blocks of LANES chains, whose spins are ±1 in floating point."""
 
     def _allocate(self, blocks: int, joint: bool) -> None:
-        model: Any = self.prepared.model
+        model: Any = self.prepared.arguments
         n, m = len(model.slope_v), len(model.slope_h)
         self.x = aligned((blocks, n + m, LANES), self.prepared.dtype)
         self.scratch = aligned((max(n, m), LANES), self.prepared.dtype)
@@ -158,9 +158,9 @@ class Population(population.Population):
         self.joint = aligned((blocks, LANES), np.float64) if joint else None
         self.spins_v = self.x[:, :n]
 
-    def _carry(self, to_step: int) -> None:
+    def _run_kernel(self, to_step: int) -> None:
         anneal_products(
-            *self.prepared.model,
+            *self.prepared.arguments,
             self.first,
             self.x,
             self.scratch,

@@ -68,7 +68,7 @@ def anneal_products(
 ):  # fmt: skip
     """Advance blocks of chains from one step of 0 … K to another, as `anneal_graph` does.
 
-    The first line of arguments is a `factors.Model`.
+    The first line of arguments is a `FactorArguments`.
     """
     steps = len(betas) - 1
     k0, k1 = seed & LOW, seed >> WORD

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from ...checks import Array
 from ...models.units import Units
-from ...paths.path import SignedPath
+from ...paths.path import SpinPath
 from ...random import HIDDEN, VISIBLE
 from ...simd.draws import TILE
 from ...simd.functions import HAS_AVX512
@@ -26,7 +26,7 @@ from .tables import chains_for_tables, room_for_tables
 from .unit_kinds import Normals, Spins, States
 
 
-class Model(NamedTuple):
+class GraphArguments(NamedTuple):
     """A plan as arguments of the kernel; the code for fields that are None is left out when it is compiled.
 
     Couplings whose names end with 0 are those of the base, the others are the slopes in β.
@@ -120,7 +120,7 @@ def prepare(plan: Plan) -> Prepared:
             _stacked(ties.outside(lateral0), start_weights, pull and pull[0], len(slope_v), len(slope_h), in_between),
             dtype,
         )
-    laid_out = Model(
+    arguments = GraphArguments(
         _side(model.natural.visible_units, len(b0), dtype),
         _side(model.natural.hidden_units, len(c0), dtype),
         pack(up, dtype),
@@ -149,7 +149,7 @@ def prepare(plan: Plan) -> Prepared:
     operations = (2 if dense is None else 1) * entries + 60 * (len(b0) + len(c0))
     constants = path.constants(plan.betas)
     return Prepared(
-        laid_out,
+        arguments,
         len(b0),
         dtype,
         constants,
@@ -212,7 +212,7 @@ def _stacked(inside: Any, weights: Any, pull: Any, rows: int, others: int, in_be
     return sp.csr_array(sp.vstack(parts))
 
 
-def _component(path: SignedPath, dtype: type) -> tuple[Component | None, tuple[Array] | None]:
+def _component(path: SpinPath, dtype: type) -> tuple[Component | None, tuple[Array] | None]:
     """Return the component of a mixture as a variable, and its fields on the sampled units (in a tuple)."""
     fields, own = path.component_fields, path.component_weights
     if fields is None or own is None or path.component_hidden is not None:
@@ -222,7 +222,7 @@ def _component(path: SignedPath, dtype: type) -> tuple[Component | None, tuple[A
     return Component(side, pack(-fields.T, dtype), pack(fields.T, dtype), -padded, padded), (fields,)
 
 
-def _drawn(plan: Plan, path: SignedPath, rows: int, others: int, dtype: type) -> Drawn | None:
+def _drawn(plan: Plan, path: SpinPath, rows: int, others: int, dtype: type) -> Drawn | None:
     """Return the component of a mixture as a variable, if it is drawn."""
     fields, hidden, own = path.component_fields, path.component_hidden, path.component_weights
     if plan.path.mixture is None or fields is None or hidden is None or own is None:
@@ -315,14 +315,14 @@ class Population(population.Population):
         states = path.start() if given is None else path.start_from(given)
         self._set_states(states[: len(chains)])
         if path.z is not None:
-            n, places = self.spins_v.shape[1], len(prepared.model.drawn.own)
+            n, places = self.spins_v.shape[1], len(prepared.arguments.drawn.own)
             own = np.zeros((len(self.x) * LANES, places))
             own[:, 0] = 1.0  # Any state serves for the chains that pad the last block.
             own[: len(chains)] = np.eye(places)[path.z[: len(chains)]]
             self.x[:, n : n + places] = own.reshape(len(self.x), LANES, places).transpose(0, 2, 1)
 
     def _allocate(self, blocks: int, joint: bool) -> None:
-        model: Any = self.prepared.model
+        model: Any = self.prepared.arguments
         if model.pairs is not None:
             blocks += blocks % 2
         n, m = len(model.slope_v), len(model.slope_h)
@@ -337,11 +337,11 @@ class Population(population.Population):
         self.scratch = aligned((max(3 * n, 2 * m, 2 * z, blocks), LANES), self.prepared.dtype)
         self.rises, self.weights = aligned((blocks, LANES), np.float64), aligned((blocks, LANES), np.float64)
         self.joint = aligned((blocks, LANES), np.float64) if joint else None
-        self.spins_v, self.carried = self.x[:, :n], self.x[:, : n + drawn]
+        self.spins_v, self.full_state = self.x[:, :n], self.x[:, : n + drawn]
 
-    def _carry(self, to_step: int) -> None:
+    def _run_kernel(self, to_step: int) -> None:
         anneal_graph(
-            *self.prepared.model,
+            *self.prepared.arguments,
             self.first,
             self.x,
             self.scratch,

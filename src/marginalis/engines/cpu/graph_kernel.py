@@ -56,10 +56,10 @@ def anneal_graph(
 ):  # fmt: skip
     """Advance blocks of chains from one step of 0 … K to another.
 
-    The first two lines of arguments are a `graph.Model`; `x` holds the states, `rises` the slope in β of −E_k at them
-    (without the terms in h), `log_weights` those of mAIS and `joint`, if it is not None, those of AIS along the same
-    path. `room` is workspace for the indices, sums and tables of `graph_tables`; it is None if `dense` is None. `fresh`
-    is 1 if the states are still to be drawn from the base, 2 if they were given, and 0 in later calls.
+    The first two lines of arguments are a `GraphArguments`; `x` holds the states, `rises` the slope in β of −E_k at
+    them (without the terms in h), `log_weights` those of mAIS and `joint`, if it is not None, those of AIS along the
+    same path. `room` is workspace for the indices, sums and tables of `graph_tables`; it is None if `dense` is None.
+    `fresh` is 1 if the states are still to be drawn from the base, 2 if they were given, and 0 in later calls.
     """
     steps = len(betas) - 1
     k0, k1 = seed & LOW, seed >> WORD

@@ -114,7 +114,7 @@ def draw_tables(fields: Array) -> tuple[np.ndarray, np.ndarray]:
     return words, spins.view(np.uint8)
 
 
-class Model(NamedTuple):
+class LatticeArguments(NamedTuple):
     """A plan as arguments of the kernel; the code for fields that are None is left out when it is compiled."""
 
     hidden: Neighbours
@@ -142,7 +142,7 @@ def prepare(plan: Plan) -> Prepared:
     lattice = lay_out(plan)
     path = plan.path.spins
     slope_v, slope_h, base_v = (np.pad(x, (0, -len(x) % TILE)) for x in (path.slope_v, path.slope_h, path.base_v))
-    laid_out = Model(
+    arguments = LatticeArguments(
         lattice.hidden,
         lattice.visible,
         lattice.beside,
@@ -158,7 +158,7 @@ def prepare(plan: Plan) -> Prepared:
         (HIDDEN, VISIBLE) if plan.path.is_turned else (VISIBLE, HIDDEN),
     )
     return Prepared(
-        laid_out,
+        arguments,
         len(path.base_v),
         np.uint8,
         path.constants(plan.betas),
@@ -166,26 +166,26 @@ def prepare(plan: Plan) -> Prepared:
         path.scale,
         20 * (len(slope_v) + len(slope_h)),
         chains_together(len(slope_v) + len(slope_h), 1),
-        maker=TableMaker(lattice, plan.betas),
+        table_maker=TableMaker(lattice, plan.betas),
     )
 
 
 class Population(population.Population):
     """Blocks of LANES chains on a lattice, whose spins are stored as bytes."""
 
-    def _carry(self, to_step: int) -> None:
+    def _run_kernel(self, to_step: int) -> None:
         while True:
-            tables = self.prepared.maker.of_chunk(self.step // CHUNK)
+            tables = self.prepared.table_maker.of_chunk(self.step // CHUNK)
             stop = min(to_step, tables.first + CHUNK)
-            self._carry_by(tables, stop)
+            self._call_kernel(tables, stop)
             self.step, self.fresh = stop, 0
             if stop == to_step:
                 return
 
-    def _carry_by(self, tables: Any, stop: int) -> None:
+    def _call_kernel(self, tables: Any, stop: int) -> None:
         """Take the steps up to `stop` with the tables of these steps."""
         spins = self.spins_v, self.spins_h
-        anneal_lattice(*self.prepared.model, *tables, self.first, *spins, self.weights, self.step, stop, self.fresh)
+        anneal_lattice(*self.prepared.arguments, *tables, self.first, *spins, self.weights, self.step, stop, self.fresh)
 
     def _spins(self) -> Array:
         return super()._spins().view(np.int8)

@@ -39,7 +39,7 @@ def anneal_lattice(
 ):  # fmt: skip
     """Advance the blocks in v, h and log_weights from one step of 0 … K to another, as `anneal_blocks` does.
 
-    The first line of arguments is a `lattice.Model`, the second one the `lattice.Tables` of these steps.
+    The first line of arguments is a `LatticeArguments`, the second one the `lattice.Tables` of these steps.
     """
     steps = len(differences)
     k0, k1 = seed & LOW, seed >> WORD

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...checks import Array
-from ...paths.path import SignedPath
+from ...paths.path import SpinPath
 from ...random import HIDDEN, VISIBLE
 from ...simd.cache import kernel
 from ...simd.draws import TILE
@@ -27,7 +27,7 @@ def is_bipartite(plan: Plan) -> bool:
     return model.spin_form is not None and model.is_bipartite and not base.is_coupled
 
 
-def laid_out(plan: Plan, path: SignedPath, dtype: type, up: Any, down: Any) -> tuple[Any, ...]:
+def common_arguments(plan: Plan, path: SpinPath, dtype: type, up: Any, down: Any) -> tuple[Any, ...]:
     """Return the first ten arguments of `bipartite_kernel` and of `tables_kernel`, given the packed couplings."""
 
     def pad(x: Array) -> np.ndarray:
@@ -49,7 +49,7 @@ def laid_out(plan: Plan, path: SignedPath, dtype: type, up: Any, down: Any) -> t
     )
 
 
-def prepared(plan: Plan, path: SignedPath, model: Any, per_entry: int, bytes_per_unit: float) -> Prepared:
+def prepared(plan: Plan, path: SpinPath, model: Any, per_entry: int, bytes_per_unit: float) -> Prepared:
     """Return the common data of the populations of a plan, at `per_entry` multiply-adds per coupling."""
     entries = path.weights.nnz if sp.issparse(path.weights) else path.weights.size
     variables = plan.path.end.n_variables

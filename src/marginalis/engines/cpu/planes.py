@@ -42,7 +42,7 @@ class Sites(NamedTuple):
     signs: np.ndarray | None  # Bits to invert if the coupling is −J.
 
 
-class Model(NamedTuple):
+class PlaneArguments(NamedTuple):
     """A plan as arguments of the kernel; the code for fields that are None is left out when it is compiled."""
 
     hidden: Sites
@@ -119,7 +119,7 @@ def prepare(plan: Plan) -> Prepared:
     classes = np.maximum(np.minimum(up, degrees[:, None] - up), 0).astype(np.uint32)
     digits = np.stack([classes & 1, classes >> 1], axis=1) * ONES
     sides_v, sides_h = VISIBLE | PLANES, HIDDEN | PLANES
-    laid_out = Model(
+    arguments = PlaneArguments(
         hidden,
         visible,
         Kinds(degrees if wide else degrees // 2, in_products(digits, np.bitwise_xor).ravel()),
@@ -133,7 +133,7 @@ def prepare(plan: Plan) -> Prepared:
         weights.shape,
     )
     return Prepared(
-        laid_out,
+        arguments,
         weights.shape[0],
         np.uint32,
         path.constants(plan.betas),
@@ -143,7 +143,7 @@ def prepare(plan: Plan) -> Prepared:
         TOGETHER * chains_together(sum(weights.shape), 4),
         GROUP,
         aligned=GROUP,
-        maker=TableMaker(float(abs(weights.data[0])), kinds, plan.betas),
+        table_maker=TableMaker(float(abs(weights.data[0])), kinds, plan.betas),
     )
 
 
@@ -173,7 +173,7 @@ class Population(lattice.Population):
         super().__init__(plan, prepared, chains)
 
     def _allocate(self, blocks: int, joint: bool) -> None:
-        units = self.prepared.model.units
+        units = self.prepared.arguments.units
         groups = -(-(self.lead + len(self.chains)) // GROUP) if len(self.chains) else 0
         self.spins_v, self.spins_h = (aligned((groups, n + 1, LANES), np.uint32) for n in units)
         self.weights, self.joint = aligned((groups, TOGETHER, LANES), np.float64), None
@@ -186,9 +186,9 @@ class Population(lattice.Population):
             np.zeros(2),
         )
 
-    def _carry_by(self, tables: Any, stop: int) -> None:
+    def _call_kernel(self, tables: Any, stop: int) -> None:
         anneal_planes(
-            *self.prepared.model,
+            *self.prepared.arguments,
             *tables,
             self.first // np.uint64(TOGETHER),
             self.alive,

@@ -234,7 +234,7 @@ def anneal_planes(
 ):  # fmt: skip
     """Advance groups of 512 chains, stored as bits in v and h, from one step of 0 … K to another.
 
-    The first line of arguments is a `planes.Model`, the second one the `Tables` of these steps. `alive` has a bit for
+    The first line of arguments is a `PlaneArguments`, the second one the `Tables` of these steps. `alive` has a bit for
     every chain that is not padding; the order of log-weights is [group][bit][word].
     """
     steps = len(differences)

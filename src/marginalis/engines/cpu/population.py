@@ -19,7 +19,7 @@ JOB_BYTES = 1 << 20  # Bytes of the states of chains that are advanced together.
 class Prepared(NamedTuple):
     """The common data of all populations of one plan."""
 
-    model: Any  # The arguments of the kernel, which differ between families.
+    arguments: Any  # The arguments of the kernel, which differ between families.
     n_visible: int
     dtype: type
     constants: Array  # Contribution of the conversion to spins to every log-weight, up to each step.
@@ -30,7 +30,7 @@ class Prepared(NamedTuple):
     at_least: int = LANES  # Smallest number, if every thread can have as many.
     aligned: int = 0  # If not 0, jobs begin at chains whose numbers are multiples of this.
     looked_up: tuple[tuple[np.ndarray, ...], ...] = ()  # Couplings from which tables are made, if any.
-    maker: Any = None  # Makes the tables of a lattice, for some steps at a time.
+    table_maker: Any = None  # Makes the tables of a lattice, for some steps at a time.
 
 
 class Population(ABC):
@@ -39,7 +39,7 @@ class Population(ABC):
     joint: np.ndarray | None
     weights: np.ndarray
     spins_v: np.ndarray
-    carried: np.ndarray | None = None  # The state of a chain, if it is more than the sampled units.
+    full_state: np.ndarray | None = None  # The state of a chain, if it is more than the sampled units.
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
         self.prepared, self.chains, self.step = prepared, chains, 0
@@ -51,7 +51,7 @@ class Population(ABC):
         self.stride = max(1, int(_CALL_OPERATIONS / (prepared.operations * LANES * max(1, len(self.weights)))))
 
     def _allocate(self, blocks: int, joint: bool) -> None:
-        model = self.prepared.model
+        model = self.prepared.arguments
         self.spins_v, self.spins_h = (
             aligned((blocks, len(x), LANES), self.prepared.dtype) for x in (model.slope_v, model.slope_h)
         )
@@ -59,12 +59,12 @@ class Population(ABC):
         self.joint = aligned((blocks, LANES), np.float64) if joint else None
 
     @abstractmethod
-    def _carry(self, to_step: int) -> None:
+    def _run_kernel(self, to_step: int) -> None:
         """Call the kernel for the steps up to `to_step`."""
 
     def advance(self, to_step: int) -> None:
         """Take steps until `to_step` steps have been taken in total."""
-        self._carry(to_step)
+        self._run_kernel(to_step)
         self.step, self.fresh = to_step, 0
 
     @property
@@ -89,12 +89,12 @@ class Population(ABC):
         """Continue chain i from the state of chain ``ancestors[i]``; the log-weights do not move."""
         moved = np.flatnonzero(ancestors != np.arange(len(ancestors)))
         (block, lane), (from_block, from_lane) = (np.divmod(x, LANES) for x in (moved, ancestors[moved]))
-        carried = self.spins_v if self.carried is None else self.carried
-        carried[block, :, lane] = carried[from_block, :, from_lane]
+        states = self.spins_v if self.full_state is None else self.full_state
+        states[block, :, lane] = states[from_block, :, from_lane]
         self.fresh = 2
 
     def _set_states(self, states: Array) -> None:
-        padded = np.ones((len(self.spins_v) * LANES, len(self.prepared.model.slope_v)))
+        padded = np.ones((len(self.spins_v) * LANES, len(self.prepared.arguments.slope_v)))
         padded[: len(states), : self.prepared.n_visible] = (states - self.prepared.offset) / self.prepared.scale
         self._put(padded)
         self.fresh = 2

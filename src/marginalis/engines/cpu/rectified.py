@@ -61,7 +61,7 @@ class Halves(NamedTuple):
     minus: Half | None
 
 
-class Piece(NamedTuple):
+class Side(NamedTuple):
     """One side of zero under a field, and its share of the integral."""
 
     alpha: object
@@ -72,7 +72,7 @@ class Piece(NamedTuple):
 
 
 @njit(**INLINE)
-def _piece(half, unit, field):
+def _side_under(half, unit, field):
     """Return a side with g as its share, and √m."""
     alpha = (field + half.theta[unit]) * half.width[unit] * -1.0
     x = absolute(alpha) * _SQRT_HALF
@@ -80,7 +80,7 @@ def _piece(half, unit, field):
     e, bulk = erfcx(x), exp2_nonpositive(x * x * -LOG2_E)
     is_body = above(zero, alpha)
     g = select(is_body, fma(bulk * -1.0, e, zero + 2.0), e)
-    return Piece(alpha, g, e, bulk, g), select(is_body, x, zero)
+    return Side(alpha, g, e, bulk, g), select(is_body, x, zero)
 
 
 def sides(side, unit, field):
@@ -101,21 +101,21 @@ def _is_one(side):
 
 
 def _one_side(side, unit, field):
-    piece, root = _piece(side.plus, unit, field)
-    return piece, piece, root
+    plus, root = _side_under(side.plus, unit, field)
+    return plus, plus, root
 
 
 def _two_sides(side, unit, field):
-    plus, root_plus = _piece(side.plus, unit, field)
-    minus, root_minus = _piece(side.minus, unit, field * -1.0)
+    plus, root_plus = _side_under(side.plus, unit, field)
+    minus, root_minus = _side_under(side.minus, unit, field * -1.0)
     one = root_plus - root_plus + 1.0
     down = exp2_nonpositive(absolute(root_plus - root_minus) * (root_plus + root_minus) * -LOG2_E)
     is_plus = above(root_plus, root_minus)
     share = plus.g * select(is_plus, one, down) * side.plus.width[unit]
     share_minus = minus.g * select(is_plus, down, one) * side.minus.width[unit]
     return (
-        Piece(plus.alpha, plus.g, plus.erfcx, plus.bulk, share),
-        Piece(minus.alpha, minus.g, minus.erfcx, minus.bulk, share_minus),
+        Side(plus.alpha, plus.g, plus.erfcx, plus.bulk, share),
+        Side(minus.alpha, minus.g, minus.erfcx, minus.bulk, share_minus),
         select(is_plus, root_plus, root_minus * -1.0),
     )
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ...checks import Array
-from ...paths.path import SignedPath
+from ...paths.path import SpinPath
 from ...simd.draws import TILE
 from ...simd.functions import HAS_AVX512
 from ...simd.lookup import SPINS
@@ -17,7 +17,7 @@ from ...simd.vector import LANES, aligned
 from ..plan import Plan
 from ..reference.loop import Distributions, never_one
 from . import population
-from .packing import is_band, is_bipartite, laid_out, pack_tables, prepared
+from .packing import common_arguments, is_band, is_bipartite, pack_tables, prepared
 from .population import Prepared
 from .tables_kernel import ABREAST, PANEL, SLICE, TABLE, anneal_tables
 
@@ -26,8 +26,8 @@ _FEW = 8  # Blocks of chains that are advanced side by side if all tables are ke
 _MANY = 512  # Chains to advance together if tables are made anew, so that making them costs little.
 
 
-class Model(NamedTuple):
-    """A plan as arguments of the kernel, in this order; most fields are those of `bipartite.Model`."""
+class TableArguments(NamedTuple):
+    """A plan as arguments of the kernel, in this order; most fields are those of `BipartiteArguments`."""
 
     up: tuple[np.ndarray, ...]
     down: tuple[np.ndarray, ...]
@@ -63,7 +63,7 @@ def serves(plan: Plan) -> bool:
     possible = HAS_AVX512 and plan.placement.precision == "single" and plan.move.kind == "gibbs"
     if not (possible and is_bipartite(plan) and (plan.path.mixture is None or plan.path.mixture.is_drawn)):
         return False
-    weights = plan.path.end.signed_form.weights
+    weights = plan.path.end.partial_spin_form.weights
     return is_band(weights) and is_band(weights.T)
 
 
@@ -72,7 +72,7 @@ def prepare(plan: Plan) -> Prepared:
     path = plan.path.spins
     n, m = (len(x) + -len(x) % TILE for x in (path.slope_v, path.slope_h))
     up, down = pack_tables(_with_slopes(path.weights, path.slope_v.astype(np.float32), m)), pack_tables(path.weights.T)
-    model = Model._make((*laid_out(plan, path, np.float32, up, down), _components(plan, path, n, m)))
+    model = TableArguments._make((*common_arguments(plan, path, np.float32, up, down), _components(plan, path, n, m)))
     found = prepared(plan, path, model, 1, np.dtype(np.float32).itemsize / (4 * SPINS))
     looked_up: tuple[Any, ...] = (up, down)
     if model.mixture is not None:
@@ -82,7 +82,7 @@ def prepare(plan: Plan) -> Prepared:
     return found._replace(looked_up=looked_up, at_least=chains_for_tables(looked_up))
 
 
-def _components(plan: Plan, path: SignedPath, rows: int, columns: int) -> Components | None:
+def _components(plan: Plan, path: SpinPath, rows: int, columns: int) -> Components | None:
     """Return the mixture of a plan, with sides padded to `rows` and `columns` units."""
     fields, hidden, own = path.component_fields, path.component_hidden, path.component_weights
     if plan.path.mixture is None or fields is None or hidden is None or own is None:
@@ -155,7 +155,7 @@ class Population(population.Population):
             self.component.ravel()[: len(chains)] = path.z[: len(chains)]
 
     def _allocate(self, blocks: int, joint: bool) -> None:
-        model: Any = self.prepared.model
+        model: Any = self.prepared.arguments
         self.spins_v, self.spins_h = (
             aligned((blocks, len(x) // SPINS, LANES), np.uint32) for x in (model.slope_v, model.slope_h)
         )
@@ -167,9 +167,9 @@ class Population(population.Population):
         self.weights = aligned((blocks, LANES), np.float64)
         self.joint = aligned((blocks, LANES), np.float64) if joint else None
 
-    def _carry(self, to_step: int) -> None:
+    def _run_kernel(self, to_step: int) -> None:
         anneal_tables(
-            *self.prepared.model,
+            *self.prepared.arguments,
             self.first,
             self.spins_v,
             self.spins_h,

@@ -25,7 +25,7 @@ from ...simd.functions import SMALL, below_zero, draw_spin, exp2_nonpositive, lo
 from ...simd.lookup import COLUMNS, SPINS, as_numbers, draw_bit, entry_of, lookups, table_of
 from ...simd.numbers import LOG2_E, above, same, share_of, uniform
 from ...simd.vector import LANES, fma, lane_numbers, load, maximum, scalar, splat, store, widen
-from .bipartite_kernel import under, words_of
+from .bipartite_kernel import random_words, under
 
 PANEL = 16  # Tiles of units per panel; one logarithm is taken of the product of their factors (1 + e).
 SLICE = 32  # Number of tables of a sum that are made at a time.
@@ -210,7 +210,7 @@ def _weigh_panel(
         linear, top, bottom, drawn = zero, one, one, zero
         for tile in range(PANEL * panel, min(PANEL * (panel + 1), tiles_h)):
             words = philox(chain, uint64(k), uint64(tile), side_h, k0, k1)
-            earlier = words_of(joint, chain, uint64(k - 1), uint64(tile), k0, k1)
+            earlier = random_words(joint, chain, uint64(k - 1), uint64(tile), k0, k1)
             bits = splat(uint32(0))
             for m in range(TILE):
                 unit = TILE * tile + m
@@ -279,7 +279,7 @@ def anneal_tables(
 ):  # fmt: skip
     """Advance the blocks in v, h, log_weights and joint from one step of 0 … K to another, as `anneal_blocks` does.
 
-    The first line of arguments is a `tables.Model`. v and h hold one index per four spins. `component` has the number
+    The first line of arguments is a `TableArguments`. v and h hold one index per four spins. `component` has the number
     of each chain's component of a mixture, and `logits` is workspace for the exponents of all components in the blocks
     that are advanced side by side; both are None without a mixture. `sums` is workspace for a panel of these blocks,
     and `tables` for the tables of a slice, or for all.

@@ -1,7 +1,7 @@
 """The kinds of variable in the general kernel: their normalisers, and how they are drawn.
 
 Spins are ±1, categorical variables one-hot features, Gaussian ones real numbers; two-state units of any other kind
-are spins by `MRF.signed_form`. Each function has one body per kind, chosen when the kernel is compiled.
+are spins by `MRF.partial_spin_form`. Each function has one body per kind, chosen when the kernel is compiled.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def summed(side, unit, now, before, slope, per_step, linear, top, bottom):
 def _summed_overload(side, unit, now, before, slope, per_step, linear, top, bottom):
     if side.instance_class is Spins:
         return _summed_spin
-    return _summed_halves if side.instance_class is Halves else _summed_normal
+    return _summed_rectified if side.instance_class is Halves else _summed_normal
 
 
 def _summed_spin(side, unit, now, before, slope, per_step, linear, top, bottom):
@@ -63,7 +63,7 @@ def _summed_normal(side, unit, now, before, slope, per_step, linear, top, bottom
     return linear, top, bottom, now, before
 
 
-def _summed_halves(side, unit, now, before, slope, per_step, linear, top, bottom):
+def _summed_rectified(side, unit, now, before, slope, per_step, linear, top, bottom):
     plus, minus, root = sides(side, unit, now)
     plus0, minus0, root0 = sides(side, unit, before)
     linear = linear + rise_of_exponent(side, unit, root, root0, slope, per_step)
@@ -80,7 +80,7 @@ def _draw_overload(side, unit, field, e, word):
     if side.instance_class is Spins:
         return lambda side, unit, field, e, word: draw_spin(field, e, word)
     if side.instance_class is Halves:
-        return _draw_piece if isinstance(e, types.BaseTuple) else _draw_halves
+        return _draw_from_sides if isinstance(e, types.BaseTuple) else _draw_from_field
     return _draw_normal
 
 
@@ -88,11 +88,11 @@ def _draw_normal(side, unit, field, e, word):
     return fma(field, side.variance[unit], normal(word, field) * side.deviation[unit])
 
 
-def _draw_piece(side, unit, field, e, word):
+def _draw_from_sides(side, unit, field, e, word):
     return draw_rectified(side, unit, e[0], e[1], word)
 
 
-def _draw_halves(side, unit, field, e, word):
+def _draw_from_field(side, unit, field, e, word):
     plus, minus, _ = sides(side, unit, field)
     return draw_rectified(side, unit, plus, minus, word)
 

@@ -14,7 +14,7 @@ from types import ModuleType
 from weakref import WeakSet
 
 from ...gpu.device import open_device
-from .. import Begun
+from .. import PreparedPlan
 from ..plan import Plan
 from . import general, large, lattice, sites, small
 from .population import OnDevice
@@ -25,7 +25,7 @@ def kernel_for(plan: Plan) -> ModuleType:
     return next((kernel for kernel in (small, lattice, sites, large) if kernel.serves(plan)), general)
 
 
-def begin(plan: Plan) -> Begun:
+def begin(plan: Plan) -> PreparedPlan:
     """Prepare a plan on its GPUs."""
     made_for = kernel_for(plan)
     shares = Counter(plan.placement.devices)
@@ -41,7 +41,7 @@ def begin(plan: Plan) -> Begun:
             there.add(made)
         return made
 
-    return Begun(
+    return PreparedPlan(
         population,
         max(32, together // 32 * 32),
         at_least=plan.chains.count,

@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 from ...checks import Array
 from ...gpu.device import Device
 from ...models.units import Units
-from ...paths.path import SignedPath
+from ...paths.path import SpinPath
 from ..plan import Plan
 from ..reference.loop import Distributions as Reference
 from ..reference.loop import never_one
-from .population import OnDevice, Prepared, prepared, real_type, rows_of, words_of
+from .population import OnDevice, Prepared, bits_of_signs, prepared, real_type, signs_of_bits
 
 SOURCE = Path(__file__).with_name("general.cu")
 _BLOCK = 128  # Threads of a block.
 _SECONDS = 4e-13  # Approximate time per chain, step and coupling.
-_EVEN = 8  # Lists of inputs are padded to equal length if the longest has at most this many.
+_MOST_PADDED = 8  # Lists of inputs are padded to equal length if the longest has at most this many.
 
 
-class LaidOut(NamedTuple):
+class GeneralLayout(NamedTuple):
     """A plan as arguments of the kernel."""
 
     macros: dict[str, object]
@@ -43,7 +43,7 @@ def _lists(device: Device, couplings: Any, shape: tuple[int, int], dtype: type, 
     into.sort_indices()
     lengths = np.diff(into.indptr)
     length = int(lengths.max(initial=0)) if even else 0
-    if not 0 < length <= _EVEN:
+    if not 0 < length <= _MOST_PADDED:
         whole = into.indptr.astype(np.int32), into.indices.astype(np.int32), into.data.astype(dtype)
         return *(device.upload(x) for x in whole), 0
     inputs: np.ndarray = np.zeros((shape[1], length), np.int32)
@@ -81,7 +81,7 @@ def _stacked(lateral: Any, weights: Any, rows: int) -> Any:
     return sp.vstack([inside, sp.csr_array((rows - n, n)), sp.csr_array(weights.T)])
 
 
-def _before(path: SignedPath, owners: NDArray[np.int64]) -> Any:
+def _before(path: SpinPath, owners: NDArray[np.int64]) -> Any:
     """Return the couplings from the sampled variables before each one, and the other couplings among them."""
     if path.lateral is None:
         return None, None
@@ -99,12 +99,12 @@ class Population(OnDevice):
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
         super().__init__(plan, prepared, chains)
-        laid_out: LaidOut = prepared.laid_out
-        self.spins = laid_out.macros["SPINS"] is not None
-        units = sum(laid_out.units)
+        layout: GeneralLayout = prepared.layout
+        self.spins = layout.macros["SPINS"] is not None
+        units = sum(layout.units)
         shape, dtype = ((units, self.room // 32), np.uint32) if self.spins else ((units, self.room), real_type(plan))
         self.x = self.device.zeros(shape, dtype)
-        self.scratch = self.device.zeros((max(1, laid_out.scratch), self.room), real_type(plan))
+        self.scratch = self.device.zeros((max(1, layout.scratch), self.room), real_type(plan))
         self.rises = self.device.zeros((self.room,), np.float64)
         start = None if plan.chains.start is None else plan.chains.start[chains.start : chains.stop]
         self.component: Any = None  # Component of a mixture of each chain.
@@ -115,8 +115,8 @@ class Population(OnDevice):
                 components = np.pad(path.z[: len(chains)], (0, self.room - len(chains)))
                 self.component = self.device.upload(components.astype(np.int32))
         if start is not None:
-            rows = self.signed(start)
-            states = words_of(rows) if self.spins else rows.T.astype(dtype)
+            rows = self.in_kernel_units(start)
+            states = bits_of_signs(rows) if self.spins else rows.T.astype(dtype)
             self.x[: len(states)] = self.device.upload(np.ascontiguousarray(states))
             self.fresh = 2
 
@@ -178,25 +178,25 @@ class Population(OnDevice):
         seconds = _SECONDS * (entries + (20 * plan.move.sweeps * path.weights.size if metropolis else 0))
         size = np.dtype(dtype).itemsize
         bytes_per_chain = scratch * size + ((n + m) // 8 if macros["SPINS"] else (n + m) * size)
-        laid_out = LaidOut(macros, arguments, (n, m), features[0], scratch)
-        return prepared(plan, device, path, bytes_per_chain, seconds, laid_out)
+        layout = GeneralLayout(macros, arguments, (n, m), features[0], scratch)
+        return prepared(plan, device, path, bytes_per_chain, seconds, layout)
 
     def launch(self, to_step: int) -> None:
         """Launch the kernel for the steps up to `to_step`."""
-        laid_out, prepared, plan = self.prepared.laid_out, self.prepared, self.plan
-        kernel = self.device.kernel([SOURCE], laid_out.macros)
+        layout, prepared, plan = self.prepared.layout, self.prepared, self.plan
+        kernel = self.device.kernel([SOURCE], layout.macros)
         kernel(
-            -(-self.room // _BLOCK), _BLOCK, 0, *laid_out.arguments,
+            -(-self.room // _BLOCK), _BLOCK, 0, *layout.arguments,
             prepared.betas, prepared.differences, *prepared.address, self.first,
             np.int64(self.room), self.x, self.scratch, self.rises, self.weights, self.joint,
             self.component, np.int32(self.step), np.int32(to_step), np.int32(plan.steps), np.int32(self.fresh),
         )  # fmt: skip
 
-    def signed_states(self) -> Array:
+    def kernel_states(self) -> Array:
         """Return the states of the sampled side, [chain, unit]."""
-        states = self.device.download(self.x[: self.prepared.laid_out.features])
+        states = self.device.download(self.x[: self.prepared.layout.features])
         if self.spins:
-            return rows_of(states, len(self.chains))
+            return signs_of_bits(states, len(self.chains))
         return np.ascontiguousarray(states[:, : len(self.chains)].T, np.float64)
 
     def choose(self, ancestors: NDArray[np.int64]) -> None:
@@ -204,8 +204,8 @@ class Population(OnDevice):
         places = self.padded(ancestors)
         if self.spins:
             chosen = self.device.zeros(self.x.shape, np.uint32)
-            gather = self.device.kernel([SOURCE], self.prepared.laid_out.macros, "gather")
-            n = np.int32(self.prepared.laid_out.features)
+            gather = self.device.kernel([SOURCE], self.prepared.layout.macros, "gather")
+            n = np.int32(self.prepared.layout.features)
             gather(
                 -(-self.room // _BLOCK), _BLOCK, 0, n, self.device.upload(places), np.int64(self.room), self.x, chosen
             )

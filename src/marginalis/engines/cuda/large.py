@@ -42,7 +42,7 @@ class Half(NamedTuple):
     bands: NDArray[np.int32]  # Bands of each 32 units, on the host.
 
 
-class LaidOut(NamedTuple):
+class LargeLayout(NamedTuple):
     """A plan as arguments of the kernels."""
 
     up: Half
@@ -138,9 +138,9 @@ class Population(OnDevice):
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
         super().__init__(plan, prepared, chains)
-        laid_out: LaidOut = prepared.laid_out
+        layout: LargeLayout = prepared.layout
         device, n = self.device, len(chains)
-        up, down = laid_out.up, laid_out.down
+        up, down = layout.up, layout.down
         work = (up.bands, down.bands), n, device.multiprocessors, device.shared_bytes
         self.groups = resident.groups(*work, device.has_warpgroups) or resident.groups(*work, False)
         self.half_steps = 0  # Number of half steps taken.
@@ -157,7 +157,7 @@ class Population(OnDevice):
         self.clock = device.zeros((1,), np.int32)
         self.again: Callable[[], None] | None = None  # Launches _SPAN steps as a graph.
         if plan.chains.start is not None:
-            rows = self.signed(plan.chains.start[chains.start : chains.stop])[:n]
+            rows = self.in_kernel_units(plan.chains.start[chains.start : chains.stop])[:n]
             padded = np.pad(rows > 0, ((0, self.rows - n), (0, _INPUTS * self.words[0] - rows.shape[1])))
             bits = np.packbits(padded, axis=1, bitorder="little")
             self.v, self.fresh = device.upload(bits.view(np.uint32)), 2
@@ -175,19 +175,19 @@ class Population(OnDevice):
             "BASE": None if plan.path.start.is_uniform else 1,
         }
         most = float(np.abs(np.diff(plan.betas)).max()) * reach, float(np.abs(path.slope_v).max())
-        laid_out = LaidOut(up, down, macros, _unit(most[0]), _unit(most[1]))
+        layout = LargeLayout(up, down, macros, _unit(most[0]), _unit(most[1]))
         size = 4 * (up.words + down.words) + 64
-        return prepared(plan, device, path, size, _SECONDS * (weights.size + 1e5), laid_out)
+        return prepared(plan, device, path, size, _SECONDS * (weights.size + 1e5), layout)
 
     def launch(self, to_step: int) -> None:
         """Launch the kernels for the steps up to `to_step`."""
-        laid_out, n = self.prepared.laid_out, len(self.chains)
+        layout, n = self.prepared.layout, len(self.chains)
         if self.fresh:
-            start, down, address = self.device.kernel(STREAMED, _ANY, "start"), laid_out.down, self.prepared.address
+            start, down, address = self.device.kernel(STREAMED, _ANY, "start"), layout.down, self.prepared.address
             start(
                 -(-n // 128), 128, 0, self.v, np.int32(self.words[0]), np.int32(down.units), *down.columns[1:3],
                 *address[:21], self.first, np.int32(n), np.int32(self.step), np.int32(self.fresh == 1),
-                laid_out.unit_v, self.rises,
+                layout.unit_v, self.rises,
             )  # fmt: skip
         if self.groups is not None:
             self._in_groups(self.groups, to_step)
@@ -217,16 +217,16 @@ class Population(OnDevice):
 
     def _sums(self) -> tuple[Any, ...]:
         """Return the arguments to which the kernels add, with their units."""
-        laid_out = self.prepared.laid_out
+        layout = self.prepared.layout
         gained = self.gained[0], None if self.joint is None else self.gained[1]
         sums = *gained, self.rises, self.weights, self.joint
-        return laid_out.unit, laid_out.unit_v, *sums, np.int32(len(self.chains))
+        return layout.unit, layout.unit_v, *sums, np.int32(len(self.chains))
 
     def _in_groups(self, groups: resident.Groups, to_step: int) -> None:
         """Launch all steps as one kernel."""
-        laid_out, prepared, last = self.prepared.laid_out, self.prepared, self.plan.steps
-        up, down, sides = laid_out.up, laid_out.down, prepared.address[20:]
-        kernel = self.device.kernel(RESIDENT, {**laid_out.macros, **groups.macros}, "steps", at_once=True)
+        layout, prepared, last = self.prepared.layout, self.prepared, self.plan.steps
+        up, down, sides = layout.up, layout.down, prepared.address[20:]
+        kernel = self.device.kernel(RESIDENT, {**layout.macros, **groups.macros}, "steps", at_once=True)
         most = (np.int32(x.shape[1]) for x in groups.shares)
         kernel(
             groups.number * groups.size, groups.teams * groups.team, groups.shared, self.v, self.h,
@@ -240,7 +240,7 @@ class Population(OnDevice):
 
     def _halves(self) -> list[Callable[[Any, np.int32], None]]:
         """Return functions that launch the halves of the step with number clock + ahead."""
-        laid_out, prepared, n = self.prepared.laid_out, self.prepared, len(self.chains)
+        layout, prepared, n = self.prepared.layout, self.prepared, len(self.chains)
         keys, sides = prepared.address[:20], prepared.address[20:]
 
         def half(summed: int, of: Half, read: Any, drawn: Any, side: np.uint32) -> Any:
@@ -248,7 +248,7 @@ class Population(OnDevice):
             few = -(-n // _MANY[0]) * tiles < self.device.multiprocessors  # Smaller blocks use more of them.
             rows, halves, together = _FEW if few else _MANY
             cut = {"ROWS": rows, "HALVES": halves, "BLOCKS": together, "SUMMED": summed}
-            kernel = self.device.kernel(STREAMED, {**laid_out.macros, **cut}, "half_step")
+            kernel = self.device.kernel(STREAMED, {**layout.macros, **cut}, "half_step")
             shared = _STAGES + 4 * rows * (of.words | 1)
             fixed = (
                 read, np.int32(of.words), drawn, np.int32(of.out_words), *of.weights, *of.columns, side,
@@ -257,17 +257,17 @@ class Population(OnDevice):
             blocks = -(-n // rows), tiles
             return lambda clock, ahead: kernel(blocks, 4 * rows // halves, shared, *fixed, clock, ahead)
 
-        up = half(1, laid_out.up, self.v, self.h, sides[1])
-        return [up, half(0, laid_out.down, self.h, self.v, sides[0])]
+        up = half(1, layout.up, self.v, self.h, sides[1])
+        return [up, half(0, layout.down, self.h, self.v, sides[0])]
 
     def gathered(self) -> Array:
         """Return the sums of the kernel plus the constants, [method, chain]."""
-        return super().gathered() + self.device.download(self.gained) / float(self.prepared.laid_out.unit)
+        return super().gathered() + self.device.download(self.gained) / float(self.prepared.layout.unit)
 
-    def signed_states(self) -> Array:
+    def kernel_states(self) -> Array:
         """Return the states of the sampled side, [chain, unit]."""
         words = self.device.download(self.v)[: len(self.chains)]
-        units = self.prepared.laid_out.down.units
+        units = self.prepared.layout.down.units
         bits = np.unpackbits(words.view(np.uint8), axis=1, count=units, bitorder="little")
         return 2.0 * bits.astype(np.float64) - 1.0
 

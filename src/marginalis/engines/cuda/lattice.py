@@ -15,7 +15,7 @@ from ...random import PLANES
 from ..lattice_tables import gains, in_products, thresholds, whole_gains
 from ..placement import MOST_NEIGHBOURS, has_one_coupling
 from ..plan import Plan
-from .population import OnDevice, Prepared, prepared, rows_of, words_of
+from .population import OnDevice, Prepared, bits_of_signs, prepared, signs_of_bits
 
 SOURCE = Path(__file__).with_name("lattice.cu")
 GATHER = Path(__file__).with_name("gather.cu")
@@ -32,7 +32,7 @@ _TABLED = 1 << 16  # Largest number of steps whose tables are made in advance, a
 _SECONDS = 1e-12  # Approximate time per chain, step and site.
 
 
-class LaidOut(NamedTuple):
+class LatticeLayout(NamedTuple):
     """A plan as arguments of the kernel."""
 
     macros: dict[str, object]
@@ -99,14 +99,14 @@ class Population(OnDevice):
         super().__init__(plan, prepared, chains)
         self.lead = int(self.first) % 32
         self.room = -(-(self.lead + len(chains)) // 32) * 32
-        laid_out = prepared.laid_out
-        pitch = laid_out.sites[0] if laid_out.inside else sum(laid_out.sites)
+        layout = prepared.layout
+        pitch = layout.sites[0] if layout.inside else sum(layout.sites)
         self.x = self.device.zeros((self.room // 32, pitch), np.uint32)
         if plan.chains.start is not None:
-            rows = np.ones((self.room, len(laid_out.order)))
-            given = self.signed(plan.chains.start[chains.start : chains.stop])
+            rows = np.ones((self.room, len(layout.order)))
+            given = self.in_kernel_units(plan.chains.start[chains.start : chains.stop])
             rows[self.lead : self.lead + len(chains)] = given[: len(chains)]
-            words = words_of(rows[:, laid_out.order]).T
+            words = bits_of_signs(rows[:, layout.order]).T
             padding = ((0, 0), (0, pitch - words.shape[1]))
             self.x, self.fresh = self.device.upload(np.ascontiguousarray(np.pad(words, padding))), 2
 
@@ -143,8 +143,8 @@ class Population(OnDevice):
             "PLANES": 1 if plan.placement.draws == "planes" else None,
         }
         whole = _tables(device, plan, plan.betas, size) if plan.steps <= _TABLED else None
-        laid_out = LaidOut(macros, tuple(arguments), orders[0], (n, m), besides, inside, size, whole)
-        common = prepared(plan, device, path, (n if inside else n + m) // 8, _SECONDS * (n + m), laid_out)
+        layout = LatticeLayout(macros, tuple(arguments), orders[0], (n, m), besides, inside, size, whole)
+        common = prepared(plan, device, path, (n if inside else n + m) // 8, _SECONDS * (n + m), layout)
         if plan.placement.draws == "words":
             return common
         *keys, side_v, side_h = common.address
@@ -152,33 +152,33 @@ class Population(OnDevice):
 
     def launch(self, to_step: int) -> None:
         """Launch the kernel for the steps up to `to_step`."""
-        laid_out, prepared, device = self.prepared.laid_out, self.prepared, self.device
-        groups, (n, m) = self.room // 32, laid_out.sites
-        shared = laid_out.besides + (4 * (n + m) if laid_out.inside else 0)
+        layout, prepared, device = self.prepared.layout, self.prepared, self.device
+        groups, (n, m) = self.room // 32, layout.sites
+        shared = layout.besides + (4 * (n + m) if layout.inside else 0)
         warps = warps_of(device, groups, shared, max(n, m) / 32)
         most = -(-max(n, m) // (32 * warps))  # Largest number of sites of a thread.
         macros = {
-            **laid_out.macros,
+            **layout.macros,
             "BITS": max(2, (4 * -(-most // 4)).bit_length()),
             "BOUNDS": bounds(warps),
         }
-        origin, tables = 0, laid_out.tables
+        origin, tables = 0, layout.tables
         if tables is None:
             betas = self.plan.betas[self.step : to_step + 1]
-            origin, tables = self.step, _tables(device, self.plan, betas, laid_out.coupling)
+            origin, tables = self.step, _tables(device, self.plan, betas, layout.coupling)
         device.kernel([SOURCE], macros)(
-            groups, 32 * warps, shared, *laid_out.arguments, *tables, np.int32(origin), *prepared.address,
+            groups, 32 * warps, shared, *layout.arguments, *tables, np.int32(origin), *prepared.address,
             np.uint32(int(self.first) // 32), np.int32(self.lead), np.int32(len(self.chains)), self.x, self.weights,
             np.int32(self.step), np.int32(to_step), np.int32(self.plan.steps), np.int32(self.fresh),
         )  # fmt: skip
 
-    def signed_states(self) -> Array:
+    def kernel_states(self) -> Array:
         """Return the states of the sampled side, [chain, unit]."""
-        laid_out = self.prepared.laid_out
-        units = len(laid_out.order)
+        layout = self.prepared.layout
+        units = len(layout.order)
         rows = np.empty((len(self.chains), units))
         words = self.device.download(self.x)[:, :units]
-        rows[:, laid_out.order] = rows_of(words.T, self.room)[self.lead : self.lead + len(self.chains)]
+        rows[:, layout.order] = signs_of_bits(words.T, self.room)[self.lead : self.lead + len(self.chains)]
         return rows
 
     def choose(self, ancestors: NDArray[np.int64]) -> None:
@@ -187,6 +187,6 @@ class Population(OnDevice):
         places[self.lead : self.lead + len(ancestors)] = self.lead + ancestors
         chosen = self.device.zeros(self.x.shape, np.uint32)
         gather = self.device.kernel([GATHER], {}, "gather")
-        n, pitch = np.int32(self.prepared.laid_out.sites[0]), np.int64(self.x.shape[1])
+        n, pitch = np.int32(self.prepared.layout.sites[0]), np.int64(self.x.shape[1])
         gather(self.room // 32, 128, 0, n, pitch, self.device.upload(places), self.x, chosen)
         self.x, self.fresh = chosen, 2

@@ -29,10 +29,10 @@ class Prepared(NamedTuple):
     scale: float
     bytes_per_chain: int
     seconds: float  # Estimated time of one chain·step on a busy GPU.
-    laid_out: Any  # The arguments of the kernel, which differ between kernels.
+    layout: Any  # The arguments of the kernel, which differ between kernels.
 
 
-def prepared(plan: Plan, device: Device, path: Any, bytes_per_chain: int, seconds: float, laid_out: Any) -> Prepared:
+def prepared(plan: Plan, device: Device, path: Any, bytes_per_chain: int, seconds: float, layout: Any) -> Prepared:
     """Return the common data of the populations of a plan."""
     dtype = real_type(plan)
     betas, differences = device.upload_all(plan.betas.astype(dtype), np.diff(plan.betas))
@@ -47,7 +47,7 @@ def prepared(plan: Plan, device: Device, path: Any, bytes_per_chain: int, second
         path.scale,
         bytes_per_chain + 32,
         seconds,
-        laid_out,
+        layout,
     )
 
 
@@ -94,7 +94,7 @@ class OnDevice(ABC):
         """Launch the kernel for the steps up to `to_step`."""
 
     @abstractmethod
-    def signed_states(self) -> Array:
+    def kernel_states(self) -> Array:
         """Return the states of the sampled side in the kernel's units, [chain, unit]; spins are ±1."""
 
     @abstractmethod
@@ -132,9 +132,9 @@ class OnDevice(ABC):
 
     def states(self) -> Array:
         """Return the states of the sampled side, [chain, feature], in the model's units."""
-        return self.prepared.offset + self.prepared.scale * self.signed_states()
+        return self.prepared.offset + self.prepared.scale * self.kernel_states()
 
-    def signed(self, states: Array) -> Array:
+    def in_kernel_units(self, states: Array) -> Array:
         """Return states converted to the kernel's units, with rows for padding chains."""
         rows = np.ones((self.room, states.shape[1]))
         rows[: len(states)] = (states - self.prepared.offset) / self.prepared.scale
@@ -145,12 +145,12 @@ class OnDevice(ABC):
         return np.pad(ancestors, (0, self.room - len(ancestors)))
 
 
-def words_of(rows: Array) -> NDArray[np.uint32]:
+def bits_of_signs(rows: Array) -> NDArray[np.uint32]:
     """Return the signs of rows [chain, unit] as bits, [unit, chain // 32]."""
     return np.ascontiguousarray(np.packbits((rows > 0).T, axis=1, bitorder="little")).view(np.uint32)
 
 
-def rows_of(words: NDArray[np.uint32], chains: int) -> Array:
-    """Return the ±1 [chain, unit] of words; the inverse of `words_of`."""
+def signs_of_bits(words: NDArray[np.uint32], chains: int) -> Array:
+    """Return the ±1 [chain, unit] of words; the inverse of `bits_of_signs`."""
     bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, count=chains, bitorder="little")
     return 2.0 * bits.T.astype(np.float64) - 1.0

@@ -19,7 +19,7 @@ _MOST = 8  # Largest number of neighbours of a site.
 _SECONDS = 3e-12  # Approximate time per chain, step and site.
 
 
-class LaidOut(NamedTuple):
+class SitesLayout(NamedTuple):
     """A plan as arguments of the kernel."""
 
     macros: dict[str, object]
@@ -78,18 +78,18 @@ class Population(lattice.Population):
         }
         arguments = np.int32(n), np.int32(m), *(device.upload(x) for x in (*lists_v, *lists_h, *padded))
         grid = weight_grid(path, into_v.data, plan.betas)
-        laid_out = LaidOut(macros, arguments, grid, np.arange(into_v.shape[0]), (n, m), inside)
-        return prepared(plan, device, path, (n if inside else n + m) // 8, _SECONDS * (n + m), laid_out)
+        layout = SitesLayout(macros, arguments, grid, np.arange(into_v.shape[0]), (n, m), inside)
+        return prepared(plan, device, path, (n if inside else n + m) // 8, _SECONDS * (n + m), layout)
 
     def launch(self, to_step: int) -> None:
         """Launch the kernel for the steps up to `to_step`."""
-        laid_out, prepared, device = self.prepared.laid_out, self.prepared, self.device
-        groups, (n, m) = self.room // 32, laid_out.sites
-        states = 4 * (n + m) if laid_out.inside else 0
+        layout, prepared, device = self.prepared.layout, self.prepared, self.device
+        groups, (n, m) = self.room // 32, layout.sites
+        states = 4 * (n + m) if layout.inside else 0
         warps = lattice.warps_of(device, groups, states + 2048, max(n, m) / 4)
-        device.kernel([SOURCE], {**laid_out.macros, "BOUNDS": lattice.bounds(warps)})(
-            groups, 32 * warps, 512 * warps + states, *laid_out.arguments, prepared.betas, prepared.differences,
+        device.kernel([SOURCE], {**layout.macros, "BOUNDS": lattice.bounds(warps)})(
+            groups, 32 * warps, 512 * warps + states, *layout.arguments, prepared.betas, prepared.differences,
             *prepared.address, np.uint32(int(self.first) // 32), np.int32(self.lead), np.int32(len(self.chains)),
-            self.x, self.weights, self.joint, laid_out.grid,
+            self.x, self.weights, self.joint, layout.grid,
             np.int32(self.step), np.int32(to_step), np.int32(self.plan.steps), np.int32(self.fresh),
         )  # fmt: skip

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...checks import Array
 from ...gpu.device import Device
-from ...paths.path import SignedPath
+from ...paths.path import SpinPath
 from ..plan import Plan
 from .population import OnDevice, Prepared, prepared, real_type, weight_grid
 
@@ -26,10 +26,10 @@ _BATCH = 8  # Steps whose weights a warp computes together.
 _SECONDS = 1e-13  # Approximate time per chain, step and coupling.
 
 
-class LaidOut(NamedTuple):
+class SmallLayout(NamedTuple):
     """A plan as the data from which tables are made on first use, in the order of the threads of a chain."""
 
-    path: SignedPath
+    path: SpinPath
     weights: Array
     key: bytes  # The model as bytes, the key under which tables are kept.
     macros: dict[str, object]
@@ -100,7 +100,7 @@ def _tables(weights: Array, bias: Array, width: int, spins: int, last_first: boo
     return found
 
 
-def tables(path: SignedPath, weights: Array, group: int, spins: int, digits: int) -> Array:
+def tables(path: SpinPath, weights: Array, group: int, spins: int, digits: int) -> Array:
     """Return all tables of a model and the base, concatenated; sums of their fields and slopes are exact."""
     n, m = weights.shape
     width_v, width_h = _widths(n, m, group)
@@ -136,10 +136,10 @@ class Population(OnDevice):
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
         super().__init__(plan, prepared, chains)
         self.room = len(chains)
-        self.units = len(prepared.laid_out.path.base_v)
+        self.units = len(prepared.layout.path.base_v)
         self.bits = self.device.empty((-(-self.units // 32), max(1, len(chains))), np.uint32)
         if plan.chains.start is not None:
-            rows = self.signed(plan.chains.start[chains.start : chains.stop])
+            rows = self.in_kernel_units(plan.chains.start[chains.start : chains.stop])
             down = np.pad(rows, ((0, 0), (0, -self.units % 32))) < 0
             words = np.packbits(down, axis=1).view(">u4").astype(np.uint32)
             self.bits, self.fresh = self.device.upload(np.ascontiguousarray(words.T)), 2
@@ -158,13 +158,13 @@ class Population(OnDevice):
             "JOINT": 1 if plan.method == "ais" else None,
         }
         key = b"".join(x.tobytes() for x in (weights, path.slope_v, path.slope_h, path.base_v, path.base_h))
-        laid_out = LaidOut(path, weights, key, macros, weight_grid(path, weights, plan.betas))
-        return prepared(plan, device, path, 4 * -(-n // 32), _SECONDS * (n * m + 100), laid_out)
+        layout = SmallLayout(path, weights, key, macros, weight_grid(path, weights, plan.betas))
+        return prepared(plan, device, path, 4 * -(-n // 32), _SECONDS * (n * m + 100), layout)
 
     def launch(self, to_step: int) -> None:
         """Launch the kernel for the steps up to `to_step`."""
-        laid_out, device, prepared = self.prepared.laid_out, self.device, self.prepared
-        n, m = laid_out.weights.shape
+        layout, device, prepared = self.prepared.layout, self.device, self.prepared
+        n, m = layout.weights.shape
         chains, kind = len(self.chains), real_type(self.plan)
         group, spins, room, block = threads_per_chain(n, m, chains, device.multiprocessors), _FIVE, 0, _BLOCK
         if group > 1:  # As few equal waves of blocks as possible, one block per multiprocessor at a time.
@@ -178,8 +178,8 @@ class Population(OnDevice):
                 group, spins, room, block = 1, _FIVE, 0, _BLOCK
         digits = np.finfo(kind).nmant + 1
         numbers = device.kept(  # Runs with other steps use the same tables.
-            ("small", n, m, group, spins, digits, laid_out.key),
-            lambda: tables(laid_out.path, laid_out.weights, group, spins, digits).astype(kind),
+            ("small", n, m, group, spins, digits, layout.key),
+            lambda: tables(layout.path, layout.weights, group, spins, digits).astype(kind),
         )
         count = len(numbers)
         bounds = f"__launch_bounds__({32 * _WARPS})" if group > 1 else None
@@ -187,14 +187,14 @@ class Population(OnDevice):
             bounds = f"__launch_bounds__({_BLOCK},{512 // _BLOCK})"
         own = {"GROUP": group, "SPINS": spins, "NUMBERS": count, "ROOM_BYTES": room, "BATCH": _BATCH, "BOUNDS": bounds}
         shared = count * np.dtype(kind).itemsize + block // 32 * room
-        device.kernel([SOURCE], {**laid_out.macros, **own})(
+        device.kernel([SOURCE], {**layout.macros, **own})(
             -(-chains * group // block), block, shared,
             numbers, prepared.betas, prepared.differences, *prepared.address, self.first,
-            np.int32(chains), self.bits, self.weights, self.joint, laid_out.grid,
+            np.int32(chains), self.bits, self.weights, self.joint, layout.grid,
             np.int32(self.step), np.int32(to_step), np.int32(self.plan.steps), np.int32(self.fresh),
         )  # fmt: skip
 
-    def signed_states(self) -> Array:
+    def kernel_states(self) -> Array:
         """Return the states of the sampled side, [chain, unit]."""
         words = np.ascontiguousarray(self.device.download(self.bits).T.astype(">u4"))
         return 1.0 - 2.0 * np.unpackbits(words.view(np.uint8), axis=1, count=self.units).astype(np.float64)

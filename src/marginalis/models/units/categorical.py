@@ -139,11 +139,11 @@ class Categorical(Units):
     def mean_ends(self, low: Array, high: Array) -> tuple[Array, Array]:
         return np.zeros_like(low), np.ones_like(high)
 
-    def is_held(self, start: Array, low: Array, high: Array, by: float, against: float) -> NDArray[np.bool_]:
+    def may_be_missed(self, start: Array, low: Array, high: Array, by: float, against: float) -> NDArray[np.bool_]:
         owners = self.owners(len(start))
         favourite = np.lexsort((start, owners))[np.cumsum(self.counts(len(start))) - 1][owners]
-        held: NDArray[np.bool_] = (start[favourite] - start > by) & (high - low[favourite] > against)
-        return held
+        missed: NDArray[np.bool_] = (start[favourite] - start > by) & (high - low[favourite] > against)
+        return missed
 
     def _states(self, features: int) -> NDArray[np.int64]:
         """Return, for every feature, the number of states of its variable."""

@@ -165,7 +165,7 @@ class Units(ABC):
         """Return the least and the largest mean of every feature for fields between `low` and `high`."""
         return self.mean(low), self.mean(high)
 
-    def is_held(self, start: Array, low: Array, high: Array, by: float, against: float) -> Any:
+    def may_be_missed(self, start: Array, low: Array, high: Array, by: float, against: float) -> Any:
         """Return which features are states that are improbable under the fields `start` and probable under others.
 
         Improbable means that the exponent is lower by more than `by`. The other fields lie between `low` and `high`,

@@ -79,10 +79,10 @@ class TwoState(Units):
     def inside(self, means: Array, share: float) -> Array:
         return self.offset + self.scale * np.clip((means - self.offset) / self.scale, -share, share)
 
-    def is_held(self, start: Array, low: Array, high: Array, by: float, against: float) -> NDArray[np.bool_]:
-        held: NDArray[np.bool_] = 2.0 * self.scale * np.abs(start) > by
-        held &= 2.0 * self.scale * np.where(start > 0.0, -low, high) > against
-        return held
+    def may_be_missed(self, start: Array, low: Array, high: Array, by: float, against: float) -> NDArray[np.bool_]:
+        missed: NDArray[np.bool_] = 2.0 * self.scale * np.abs(start) > by
+        missed &= 2.0 * self.scale * np.where(start > 0.0, -low, high) > against
+        return missed
 
 
 SPIN = TwoState("spin", offset=0.0, scale=1.0)

@@ -24,7 +24,7 @@ _REFRESH = 5.0  # Seconds between two calls of `refresh`.
 _MOST_REQUESTS = 5  # Times that the job is sent again for one part whose worker answers that it lacks the job.
 
 
-def share_out(
+def dispatch(
     pool: Pool,
     job: Job,
     ledger: Ledger,

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .dispatch import dispatch
 from .ledger import Ledger
 from .pools import Pool
-from .share import share_out
 from .tasks import Reply
 from .threads import Tick, run_jobs
 
 
 @dataclass(frozen=True)
-class Calls:
+class MapJob:
     """A job that calls a function; the tasks carry the items."""
 
     function: Callable[[Any, Tick], Any]
@@ -27,7 +27,7 @@ class Calls:
         return [found[number] for number in range(len(extra))]
 
 
-def call_each(
+def map_items(
     function: Callable[[Any, Tick], Any],
     items: Sequence[Any],
     receive: Callable[[int, Any], None],
@@ -49,7 +49,7 @@ def call_each(
                 receive(number, result)
 
         ledger = Ledger(len(items), seconds)
-        share_out(pool, Calls(function), ledger, receive_some, tick, lambda part: items[part.start : part.stop])
+        dispatch(pool, MapJob(function), ledger, receive_some, tick, lambda part: items[part.start : part.stop])
         return
     _on_threads(function, items, receive, threads, tick)
 
@@ -64,12 +64,12 @@ def _on_threads(
     """Call a function for every item on threads of this process; an error in one call stops the others."""
     stop = threading.Event()
 
-    def heed(fraction: float) -> None:
+    def report(fraction: float) -> None:
         if stop.is_set():
             raise InterruptedError("another piece of work failed, or the caller was interrupted")
 
     def work(number: int) -> Iterator[float]:
-        receive(number, function(items[number], heed))
+        receive(number, function(items[number], report))
         yield 1.0
 
     run_jobs(work, range(len(items)), max(1, len(items)), threads, tick, stop)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 
-class Parts:
+class FinishedParts:
     """Values by key, one line of JSON each; a value is on disk as soon as it is added.
 
     Without a path nothing is kept on disk. Without `resume` an existing file is overwritten. A last line that a killed

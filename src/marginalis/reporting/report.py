@@ -26,7 +26,7 @@ from ..models.layered import as_factors, as_model
 from ..models.model import MRF
 from ..options import RunOptions, filled_in, plan_options, takes_options
 from ..planning.choose import is_left_to_us
-from .content import page_of
+from .html import page_of
 
 _TEMPERATURES = 25  # Number of temperatures at which the heat capacity is computed.
 
@@ -168,8 +168,8 @@ def report(
         missing["exact"] = str(error)
     estimated = bounds = thermal = likelihood = None
     if isinstance(model, MRF):
-        estimated = estimate(model, **_taken(estimate, chosen))
-        bounds = bound(model, **_taken(bound, chosen))
+        estimated = estimate(model, **_accepted(estimate, chosen))
+        bounds = bound(model, **_accepted(bound, chosen))
         thermal = _thermal(model, chosen, missing)
         if data is not None:
             likelihood = log_likelihood(model, data, estimated if exact is None else float(exact))
@@ -213,7 +213,7 @@ def _thermal(model: MRF, options: RunOptions, missing: dict[str, str]) -> Thermo
         missing["thermodynamics"] = "a Gaussian variable has no state at infinite temperature"
         return None
     betas = [k / _TEMPERATURES / model.temperature for k in range(1, _TEMPERATURES + 1)]
-    return thermodynamics(model, betas, **_taken(thermodynamics, options))
+    return thermodynamics(model, betas, **_accepted(thermodynamics, options))
 
 
 def _summed_out(model: MRF, method: str, summed: Any) -> int:
@@ -223,7 +223,7 @@ def _summed_out(model: MRF, method: str, summed: Any) -> int:
     return len(summed) if summed is not None else model.n_visible if method == "mais-h" else model.n_hidden
 
 
-def _taken(door: Callable[..., Any], options: RunOptions) -> Any:
+def _accepted(door: Callable[..., Any], options: RunOptions) -> Any:
     """Return the options that a public function accepts."""
     known = inspect.signature(door).parameters
     return {name: value for name, value in options.items() if name in known}

@@ -18,7 +18,7 @@ from ..models import describe
 from ..models.factors import FactorModel
 
 if TYPE_CHECKING:
-    from .gather import Report
+    from .report import Report
 
 
 def page_of(report: Report) -> bytes:

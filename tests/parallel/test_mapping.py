@@ -4,29 +4,29 @@ import threading
 
 import pytest
 
-from marginalis.parallel.each import Calls
+from marginalis.parallel.mapping import MapJob
 
 
 def test_a_task_uses_the_threads_of_its_worker():
     together = threading.Barrier(3)
 
-    def square(x, heed):
+    def square(x, tick):
         together.wait(20.0)  # only if three of them run at a time
         return x * x
 
-    assert Calls(square).run(range(9), list(range(9)), 3) == [x * x for x in range(9)]
+    assert MapJob(square).run(range(9), list(range(9)), 3) == [x * x for x in range(9)]
 
 
 def test_the_first_error_stops_the_other_calls():
     started = []
 
-    def fail(x, heed):
+    def fail(x, tick):
         started.append(x)
         if x == 1:
             raise ValueError("one is too many")
         while True:
-            heed(0.5)
+            tick(0.5)
 
     with pytest.raises(ValueError, match="one is too many"):
-        Calls(fail).run(range(100), list(range(100)), 3)
+        MapJob(fail).run(range(100), list(range(100)), 3)
     assert len(started) < 10

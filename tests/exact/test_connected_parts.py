@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 import marginalis as mg
 from marginalis.exact import choice
-from marginalis.exact.parts import isolated, log_z_of_isolated, pieces, submodel
+from marginalis.exact.connected_parts import isolated, log_z_of_isolated, pieces, submodel
 from marginalis.models.model import MRF
 from marginalis.models.units import parse_units
 
