@@ -99,6 +99,15 @@ def brute_log_z(energy, *values):
     return np.logaddexp.reduce([-energy(np.array(x)) for x in itertools.product(*values)])
 
 
+def log_z_of_factors(model, held=None) -> float:
+    """ln of the sum over all states of a `FactorModel` that agree with what is held, by the definition."""
+    total = []
+    for x in itertools.product(*map(range, model.cards)):
+        if all(x[v] == state for v, state in (held or {}).items()):
+            total.append(sum(float(t[tuple(x[v] for v in s)]) for s, t in zip(model.scopes, model.tables, strict=True)))
+    return model.offset + float(np.logaddexp.reduce(total)) if total else -math.inf
+
+
 def energy_of(model, x):
     """Energy of a state of two-state units given in the caller's order, from the model's own parameters."""
     v, h = x[model.split.visible], x[model.split.hidden]

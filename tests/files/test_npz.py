@@ -7,18 +7,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from conftest import posix, random_rbm
+from npz_keys import PARTS, SPARSE
 
 import marginalis as mg
-
-PARTS = dict(weights=np.ones((2, 3)), visible_bias=np.zeros(2), hidden_bias=np.zeros(3))
-SPARSE = dict(
-    weights_data=np.ones(2),
-    weights_indices=np.array([0, 2]),
-    weights_indptr=np.array([0, 1, 2]),
-    weights_shape=np.array([2, 3]),
-    visible_bias=np.zeros(2),
-    hidden_bias=np.zeros(3),
-)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

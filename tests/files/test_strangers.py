@@ -8,21 +8,12 @@ import zipfile
 import numpy as np
 import pytest
 from conftest import posix
+from npz_keys import PARTS, SPARSE
 
 import marginalis as mg
 from marginalis.files import archive
 from marginalis.files.tables import load_data
 from marginalis.paths.schedule import read_schedule
-
-PARTS = dict(weights=np.ones((2, 3)), visible_bias=np.zeros(2), hidden_bias=np.zeros(3))
-SPARSE = dict(
-    weights_data=np.ones(2),
-    weights_indices=np.array([0, 2]),
-    weights_indptr=np.array([0, 1, 2]),
-    weights_shape=np.array([2, 3]),
-    visible_bias=np.zeros(2),
-    hidden_bias=np.zeros(3),
-)
 
 
 def test_not_an_archive(tmp_path):
