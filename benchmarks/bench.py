@@ -210,6 +210,14 @@ def graphs(bench: Bench, steps: int) -> None:
     potts, ising = bench.best(Ours(states, 4096, steps), Ours(spins, 4096, steps))
     potts = potts._replace(seconds=potts.seconds / 3)
     bench.ratio("Potts 8×8, q = 3, per state", "Ising 8×8", [potts, ising], 4096 * steps, ("≤", 4))
+    sites, q = 50, 21
+    pairs = {(i, j): 0.05 * rng.normal(size=(q, q)) for i in range(sites) for j in range(i)}
+    protein = mg.from_tables(rng.normal(size=(sites, q)), pairs)
+    bare = Worker("products", sites * q, sites * q // 2, 256, steps, threads=1)  # twice half of the square
+    times = bench.best(Ours(protein, 256, steps), bare)
+    bare.close()
+    name = f"Potts on {sites} coupled sites, q = {q}, 1 thread"
+    bench.ratio(name, "one-hot states times couplings in NumPy", times, 256 * steps, ("≤", 0.3))
     w = 0.1 * rng.normal(size=(20, 40))
     for name, units, copies in (
         ("categorical q = 3", "categorical:3", 3),

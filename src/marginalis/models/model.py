@@ -245,7 +245,7 @@ class MRF(Displayed):
         h = self.hidden_units.owners(len(self.hidden_bias))[columns[used]]
         if self.n_variables == len(self.visible_bias) + len(self.hidden_bias):
             return np.stack([v, h], axis=1)
-        return np.unique(np.stack([v, h], axis=1), axis=0)
+        return _once(v, h)
 
     @cached_property
     def lateral_edges(self) -> Indices:
@@ -255,9 +255,10 @@ class MRF(Displayed):
         links = sp.coo_array(self.lateral)
         rows, columns = links.coords
         owners = self.visible_units.owners(len(self.visible_bias))
-        pairs = np.stack([owners[rows], owners[columns]], axis=1)[links.data != 0].astype(np.int64)
-        pairs = pairs[pairs[:, 0] < pairs[:, 1]]
-        return np.unique(pairs, axis=0) if self.visible_units.is_one_hot else pairs
+        used = links.data != 0
+        i, j = owners[rows[used]], owners[columns[used]]
+        i, j = i[i < j], j[i < j]
+        return _once(i, j) if self.visible_units.is_one_hot else np.stack([i, j], axis=1).astype(np.int64)
 
     @property
     def n_edges(self) -> int:
@@ -340,3 +341,10 @@ class MRF(Displayed):
         It is never negative. Large penalties between binary units do not raise it.
         """
         return highest(self.natural)
+
+
+def _once(i: Indices, j: Indices) -> Indices:
+    """Return the different ones of some pairs (i, j), in ascending order."""
+    width = int(j.max(initial=0)) + 1
+    keys = np.unique(i.astype(np.int64) * width + j)
+    return np.stack(np.divmod(keys, width), axis=1)

@@ -7,6 +7,7 @@ are integers of 32 bits, so a sum does not depend on the order of its terms.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -168,26 +169,65 @@ def row_sums(typingctx: Any, values: Any, tables: Any, first: Any, last: Any, ro
     """
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind, size = ir.DoubleType() if values.dtype == types.float64 else ir.FloatType(), values.dtype.bitwidth // 8
-        i64, vector = ir.IntType(64), ir.VectorType(kind, LANES)
-        data, begins, places, into = (
-            context.make_array(sig.args[i])(context, builder, args[i]).data for i in (0, 1, 4, 6)
-        )
-        first, last, numbers, at = (context.cast(builder, args[i], sig.args[i], types.intp) for i in (2, 3, 5, 7))
+        arrays = [_data(context, builder, sig, args, i) for i in (0, 1, 4, 6)]
+        first, last, numbers, at = _positions(context, builder, sig, args, (2, 3, 5, 7))
+        _sum_rows(builder, values.dtype, arrays[:3], first, [(last, arrays[3])], numbers, at)
+        return context.get_dummy_value()
 
-        def number(value: int) -> Any:
-            return ir.Constant(at.type, value)
+    return types.void(values, tables, first, last, rows, numbers, out, at), emit
 
-        def add_up(width: int, column: Any) -> None:
-            """Write the sums of `width` columns from `column` on."""
-            row = ir.VectorType(kind, width)
-            totals = [cgutils.alloca_once(builder, row) for _ in range(LANES)]
-            for total in totals:
-                builder.store(ir.Constant(row, None), total)
-            with cgutils.for_range(builder, builder.sub(last, first), intp=at.type) as loop:
-                begin = builder.load(builder.gep(begins, [builder.add(first, loop.index)], source_etype=i64), typ=i64)
+
+@intrinsic
+def row_sums_in_two(typingctx: Any, values: Any, tables: Any, first: Any, middle: Any, last: Any, rows: Any,
+                    numbers: Any, part: Any, out: Any, at: Any) -> Any:  # fmt: skip
+    """Add up rows as `row_sums` does; the sums over the tables from `first` to `middle` are written to `part`."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        arrays = [_data(context, builder, sig, args, i) for i in (0, 1, 5, 7, 8)]
+        first, middle, last, numbers, at = _positions(context, builder, sig, args, (2, 3, 4, 6, 9))
+        pieces = [(middle, arrays[3]), (last, arrays[4])]
+        _sum_rows(builder, values.dtype, arrays[:3], first, pieces, numbers, at)
+        return context.get_dummy_value()
+
+    return types.void(values, tables, first, middle, last, rows, numbers, part, out, at), emit
+
+
+def _data(context: Any, builder: Any, sig: Any, args: Any, i: int) -> Any:
+    """Return a pointer to the elements of an argument that is an array."""
+    return context.make_array(sig.args[i])(context, builder, args[i]).data
+
+
+def _positions(context: Any, builder: Any, sig: Any, args: Any, numbers: tuple[int, ...]) -> list[Any]:
+    return [context.cast(builder, args[i], sig.args[i], types.intp) for i in numbers]
+
+
+def _sum_rows(
+    builder: Any, dtype: Any, arrays: Sequence[Any], first: Any, pieces: Sequence[Any], numbers: Any, at: Any
+) -> None:
+    """Add up rows from table `first` on; for each piece (last, out) write the sums up to table `last` to `out`.
+
+    `arrays` are the values, where each table begins, and the positions of the rows.
+    """
+    data, begins, places = arrays
+    kind, size = ir.DoubleType() if dtype == types.float64 else ir.FloatType(), dtype.bitwidth // 8
+    i64, vector = ir.IntType(64), ir.VectorType(kind, LANES)
+
+    def number(value: int) -> Any:
+        return ir.Constant(at.type, value)
+
+    def add_up(width: int, column: Any) -> None:
+        """Write the sums of `width` columns from `column` on."""
+        row = ir.VectorType(kind, width)
+        totals = [cgutils.alloca_once(builder, row) for _ in range(LANES)]
+        for total in totals:
+            builder.store(ir.Constant(row, None), total)
+        start = first
+        for last, out in pieces:
+            with cgutils.for_range(builder, builder.sub(last, start), intp=at.type) as loop:
+                table_number = builder.add(start, loop.index)
+                begin = builder.load(builder.gep(begins, [table_number], source_etype=i64), typ=i64)
                 table = builder.gep(data, [builder.add(begin, column)], source_etype=kind)
-                line = builder.mul(loop.index, number(LANES))
+                line = builder.mul(builder.sub(table_number, first), number(LANES))
                 for lane, total in enumerate(totals):
                     where = builder.gep(places, [builder.add(line, number(lane))], source_etype=_I32)
                     place = builder.zext(builder.load(where, typ=_I32), i64)
@@ -199,25 +239,23 @@ def row_sums(typingctx: Any, values: Any, tables: Any, first: Any, last: Any, ro
                 parts = [_joined(builder, *parts[i : i + 2]) for i in range(0, len(parts), 2)]
             for k, sums in enumerate(_columns(builder, parts)):
                 here = builder.add(at, builder.mul(builder.add(column, number(k)), number(LANES)))
-                place = builder.gep(into, [here], source_etype=kind)
+                place = builder.gep(out, [here], source_etype=kind)
                 builder.store(sums, builder.bitcast(place, vector.as_pointer()), align=ALIGNMENT)
+            start = last
 
-        with builder.if_else(builder.icmp_signed("<=", numbers, number(4))) as (few, others):
-            with few:
-                add_up(4, number(0))
-            with (
-                others,
-                builder.if_else(builder.icmp_signed("<=", numbers, number(8))) as (some, many),
-            ):
-                with some:
-                    add_up(8, number(0))
-                with many:
-                    registers = builder.sdiv(builder.add(numbers, number(LANES - 1)), number(LANES))
-                    with cgutils.for_range(builder, registers, intp=at.type) as chunks:
-                        add_up(LANES, builder.mul(chunks.index, number(LANES)))
-        return context.get_dummy_value()
-
-    return types.void(values, tables, first, last, rows, numbers, out, at), emit
+    with builder.if_else(builder.icmp_signed("<=", numbers, number(4))) as (few, others):
+        with few:
+            add_up(4, number(0))
+        with (
+            others,
+            builder.if_else(builder.icmp_signed("<=", numbers, number(8))) as (some, many),
+        ):
+            with some:
+                add_up(8, number(0))
+            with many:
+                registers = builder.sdiv(builder.add(numbers, number(LANES - 1)), number(LANES))
+                with cgutils.for_range(builder, registers, intp=at.type) as chunks:
+                    add_up(LANES, builder.mul(chunks.index, number(LANES)))
 
 
 def _joined(builder: Any, low: Any, high: Any) -> Any:

@@ -2,8 +2,9 @@
 
 A family of kernels is a module with ``serves(plan)``, ``prepare(plan)`` and a class `Population`; its kernel is in the
 module of the same name with ``_kernel``. The families are `planes` and `lattice` for lattices, `tables` and `bipartite`
-for spins on bipartite graphs, and `graph` for any model. The package uses `simd` for vectors and imports no other
-engine. Read `population` first, then `bipartite` and `bipartite_kernel`.
+for spins on bipartite graphs, `categorical` for coupled variables of many states, and `graph` for any model. The
+package uses `simd` for vectors and imports no other engine. Read `population` first, then `bipartite` and
+`bipartite_kernel`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ...parallel.threads import interruptible
 from .. import PreparedPlan
 from ..placement import is_lattice
 from ..plan import Plan
-from . import bipartite, factor_tables, factors, graph, lattice, planes, tables
+from . import bipartite, categorical, factor_tables, factors, graph, lattice, planes, tables
 
 logger = logging.getLogger("marginalis")
 
@@ -24,7 +25,7 @@ _HUGE = 1 << 23  # Entries of a matrix from which on preparing a plan takes seco
 # The families of kernels, fastest first; some support lattices only, others factors of any number of variables only.
 _OF_LATTICES = (planes, lattice)
 _OF_FACTORS = (factors, factor_tables)
-_FAMILIES = (tables, bipartite, graph)
+_FAMILIES = (tables, bipartite, categorical, graph)
 _compiled: set[Any] = set()  # Kernels that have run in this process.
 
 
