@@ -27,6 +27,30 @@ def test_likelihoods_over_a_sequence():
     )
 
 
+def test_every_answer_draws_itself():
+    rng = np.random.default_rng(4)
+    a, b = (mg.rbm(rng.normal(size=(4, 3)), np.zeros(4), np.zeros(3)) for _ in range(2))
+    few = {"steps": 20, "chains": 50, "engine": "numpy"}
+    run, table = mg.along({"a": a, "b": b}, **few), mg.estimate_many([a, b], **few)
+    for answer, values in ((run, run.free_energy), (table, table.free_energy), (mg.expectations(a), np.zeros(7))):
+        figure = answer.plot()
+        check_drawn(figure)
+        points = figure.axes[0].containers[0].lines[0].get_ydata()
+        assert np.allclose(points, values)
+    assert [label.get_text() for label in run.plot().axes[0].get_xticklabels()] == ["a", "b"]
+    bars = run.plot().axes[0].containers[0].lines[2][0].get_segments()
+    ends = np.array([bar[:, 1] for bar in bars])
+    assert np.allclose(ends, -run.intervals[:, ::-1])
+    estimate = mg.estimate(a, record=True, **few)
+    for answer in (estimate.weights, estimate.curve, mg.difference(a, b, **few)):
+        check_drawn(answer.plot())
+    assert estimate.weights.plot().axes[0].get_yscale() == "linear"
+    assert mg.Weights(rng.normal(size=10**4)).plot().axes[0].get_yscale() == "log"
+    check_drawn(
+        mg.along([mg.rbm(a.weights * x, a.visible_bias, a.hidden_bias) for x in np.linspace(0, 1, 70)], **few).plot()
+    )
+
+
 def test_exact_values_beside_temperatures():
     model = mg.ising_grid((3, 4), coupling=0.7, field=0.2)
     result = mg.thermodynamics(model, temperatures=[0.8, 1.5, 3.0], chains=200, steps=100)

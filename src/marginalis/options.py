@@ -78,7 +78,11 @@ class PlanOptions(TypedDict, total=False):
         "off if steps are given, otherwise chosen from short pilot runs",
     ]
     populations: Annotated[int, "number of independent populations into which resampling divides the chains"]
-    seed: Annotated[int | None, "seed of the random numbers; None draws a fresh one, which the answer reports"]
+    seed: Annotated[
+        int | None,
+        "seed of the random numbers. The same seed gives the same result to the last bit, so repeated calls show no "
+        "scatter; None draws a fresh one, which the answer reports",
+    ]
     first_chain: Annotated[
         int, "number of the first chain; runs over consecutive chain numbers can be joined into one larger run"
     ]

@@ -167,6 +167,60 @@ def test_it_says_what_it_does(rng, monkeypatch, caplog):
     assert "estimating to ± 0.1" in caplog.text
 
 
+def test_a_bare_tuple_is_a_machine_of_spins_and_a_warning_says_so(rng):
+    w, b, c = rng.normal(size=(3, 4)), rng.normal(size=3), rng.normal(size=4)
+    with pytest.warns(
+        UserWarning, match=r"without units: spins .* give \(weights, visible_bias, hidden_bias, 'binary'"
+    ):
+        found = mg.free_energy((w, b, c))
+    assert found.log_z == float(mg.exact_log_z(mg.rbm(w, b, c)))
+
+
+def test_biases_like_those_of_a_machine_of_zeros_and_ones_get_a_remark(rng):
+    w = rng.normal(size=(30, 12))
+    dark, small = rng.normal(-4.0, 1.0, 30), rng.normal(size=12)
+    moved = -0.5 * w.sum(axis=1), -0.5 * w.sum(axis=0)
+    for model in (mg.rbm(w, dark, small), mg.rbm(w, *moved)):
+        (remark,) = mg.free_energy(model).remarks
+        assert "units='binary'" in remark
+        assert remark in mg.estimate(model, steps=5, chains=20, engine="numpy").remarks
+        assert f"note: {remark}" in str(mg.free_energy(model))
+    for model in (
+        mg.rbm(w, rng.normal(size=30), small),
+        mg.rbm(w, np.zeros(30), np.zeros(12)),
+        mg.rbm(w[:5], dark[:5], small),
+    ):
+        assert not mg.free_energy(model).remarks
+    for units in ("binary", ("spin", "binary")):
+        assert not mg.free_energy(mg.rbm(w, dark, small, units=units)).remarks
+
+
+def test_every_answer_about_ln_z_has_f_too(rng):
+    """F comes before ln Z in texts, and behind it in plain data."""
+    a, b = random_rbm(rng, 3, 4), random_rbm(rng, 3, 4)
+    few = {"steps": 20, "chains": 50, "engine": "numpy"}
+    estimate = mg.estimate(a, record=True, **few)
+    answers = [
+        estimate, estimate.weights, estimate.curve, mg.free_energy(a), mg.exact_log_z(a), mg.bound(a, **few),
+        mg.along([a, b], **few), mg.estimate_many([a, b], **few), mg.thermodynamics(a, [1.0], **few),
+        mg.expectations(a, **few),
+    ]  # fmt: skip
+    for answer in answers:
+        assert np.array_equal(answer.free_energy, -np.asarray(answer.log_z)), type(answer)
+        plain = answer.to_dict() if hasattr(answer, "to_dict") else {}
+        for row in (plain, *plain.get("rows", ())):
+            if "log_z" in row:
+                assert row["free_energy"] == -row["log_z"], type(answer)
+    for answer in answers[:-2]:
+        text = answer.summary()
+        assert 0 <= text.replace("ln Z(0)", "").find("F") < text.find("ln Z"), text
+    for answer in (estimate, estimate.weights, answers[3], answers[5]):
+        assert float(answer) == answer.free_energy
+    assert float(mg.difference(a, b, **few)) == mg.difference(a, b, **few).log_ratio
+    data = np.ones((2, 3))
+    assert float(mg.log_likelihood(a, data)) == mg.log_likelihood(a, data).mean
+
+
 def test_the_command(tmp_path, rng):
     model = random_rbm(rng, 4, 5)
     mg.save(model, tmp_path / "m.npz")

@@ -112,8 +112,8 @@ def test_a_tuple_says_its_units():
     assert mg.exact_log_z((W, B, C, "binary")) == WANTED
     assert mg.exact_log_z((W, B, C, "spin")) == mg.exact_log_z(mg.rbm(W, B, C))
     assert mg.exact_log_z((W, B, C, ("spin", "binary"))) == mg.exact_log_z(mg.rbm(W, B, C, units=("spin", "binary")))
-    with pytest.raises(ValueError, match=r"does not say its units: give .* 'binary'"):
-        mg.estimate((W, B, C))
+    with pytest.warns(UserWarning, match=r"model is a tuple without units: spins .* 'binary'"):
+        assert mg.exact_log_z((W, B, C)) == mg.exact_log_z(mg.rbm(W, B, C))
 
 
 def fitted():

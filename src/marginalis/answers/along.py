@@ -76,6 +76,7 @@ class Along(LogZRows, Answer):
             {
                 "model": plain_name(name),
                 "log_z": float(z),
+                "free_energy": -float(z),
                 "stderr": finite(float(e)),
                 "interval": [finite(float(x)) for x in interval],
             }
@@ -84,10 +85,10 @@ class Along(LogZRows, Answer):
         return {"rows": rows, **self.record.to_dict(), "warnings": list(self.warnings)}
 
     def __str__(self) -> str:
-        lines = [f"{'model':>10} {'ln Z':>24}"]
+        lines = [f"{'model':>10} {'F':>24} {'ln Z':>14}"]
         for name, z, e in zip(self.names, self.log_z, self.stderr, strict=True):
             digits = decimals(float(e))
-            lines.append(f"{one_line(name, 40):>10} {f'{z:.{digits}f} ± {e:.{digits}f}':>24}")
+            lines.append(f"{one_line(name, 40):>10} {f'{-z:.{digits}f} ± {e:.{digits}f}':>24} {z:14.{digits}f}")
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
 
     def _headline(self) -> str:

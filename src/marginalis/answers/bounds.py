@@ -96,6 +96,9 @@ class Bounds(Answer):
         """ln Z = −F, with F from `free_energy`."""
         return -self.free_energy
 
+    def __float__(self) -> float:
+        return self.free_energy
+
     @property
     def stderr(self) -> float:
         """Standard error of `free_energy`, by Bennett's formula or from the forward chains."""
@@ -185,7 +188,7 @@ class Bounds(Answer):
         by = "Bennett's acceptance ratio" if self.is_two_sided else "the forward chains alone"
         lines = [
             f"{self.lower:.{digits}f} ≤ F ≤ {self.upper:.{digits}f}   (probability at least {self.confidence:g}{sure})",
-            f"F = {self.free_energy:.{digits}f} ± {self.stderr:.{digits}f}   by {by}"
+            f"F = {self.free_energy:.{digits}f} ± {self.stderr:.{digits}f}   ln Z = {self.log_z:.{digits}f}   by {by}"
             f"   (forward {self.forward.free_energy:.{digits}f}, reverse {self.reverse_free_energy:.{digits}f})",
             f"{self.method}, {self.record}, "
             f"{self.chains} + {len(self.reverse_log_weights)} chains, reverse start: {self.samples}, "

@@ -82,8 +82,11 @@ class Curve(LogZRows, Written, Displayed):
         steps, chains = self.log_weights.shape
         error = float(self.stderr[-1])
         digits = decimals(error)
-        end = f"ln Z({self.betas[-1]:.4g}) = {self.log_z[-1]:.{digits}f} ± {error:.{digits}f}"
-        return f"{end}   (ln Z(0) = {self.log_z0:.{digits}f}; after {steps} steps, {chains} chains)"
+        beta, value = f"{self.betas[-1]:.4g}", self.log_z[-1]
+        return (
+            f"F({beta}) = {-value:.{digits}f} ± {error:.{digits}f}   ln Z({beta}) = {value:.{digits}f}   "
+            f"(ln Z(0) = {self.log_z0:.{digits}f}; after {steps} steps, {chains} chains)"
+        )
 
     def _sketch(self) -> str:
         return sketch.line(self.betas, self.log_z, about="ln Z against β")

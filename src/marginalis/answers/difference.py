@@ -63,6 +63,9 @@ class Difference(Answer):
         """ln Z_b − ln Z_a."""
         return -self._bennett.difference
 
+    def __float__(self) -> float:
+        return self.log_ratio
+
     @property
     def stderr(self) -> float:
         """Standard error of `log_ratio`, by Bennett's formula; copies of one annealed state count as one."""
@@ -128,7 +131,7 @@ class Difference(Answer):
         lines = [
             f"ln Z_b − ln Z_a = {self.log_ratio:.{digits}f} ± {self.stderr:.{digits}f}"
             f"   (95 % interval {low:.{digits}f} to {high:.{digits}f})",
-            f"{bounds}   overlap {self.overlap:.1f} chains",
+            f"F_b − F_a = {-self.log_ratio:.{digits}f}   {bounds}   overlap {self.overlap:.1f} chains",
             f"{self.method}, {self.record}, {self.chains} chains each way, start: {', '.join(self.samples)}, "
             f"seed {self.seed}, {self.engine}, {self.seconds:.2f} s",
         ]

@@ -15,6 +15,7 @@ from ..engines.plan import Plan, make_plan
 from ..engines.recorder import Recorder
 from ..exact import duration, predicted
 from ..models.interacting import annealable
+from ..models.layered import hint_of_units
 from ..models.model import MRF
 from ..options import RunOptions, filled_in, plan_options, takes_options
 from ..planning.choose import Choice, fitted, is_left_to_us
@@ -74,7 +75,7 @@ def estimate_knowing(
             raise ValueError("tolerance chooses the chains itself: leave out chains and record (a plot of the curve)")
         with open_session(chosen, "to tolerance", model) as session:
             result = to_tolerance(model, tolerance, budget, session, rows, **plan_options(chosen))
-        return replace(result, hints=_exact_hint(model, result, session.threads))
+        return replace(result, hints=_hints(model, result, session.threads))
     if budget is not None:
         raise ValueError("budget goes with tolerance")
     with open_session(chosen, str(chosen["method"]), model) as session:
@@ -98,14 +99,16 @@ def estimate_knowing(
         betas = plan.betas[recorder.steps]
         log_weights = recorder.log_weights + betas[:, None] * plan.path.exact_log_ratio
         result = replace(result, curve=Curve(betas, log_weights, result.log_z0, result.unseen))
-    hints = _exact_hint(model, result, session.threads)
-    return replace(result, hints=hints).took(time.perf_counter() - begin)
+    return replace(result, hints=_hints(model, result, session.threads)).took(time.perf_counter() - begin)
+
+
+def _hints(model: MRF, result: Estimate, threads: int) -> tuple[str, ...]:
+    """Return remarks on the units of the model, and on a faster exact sum."""
+    return () if model.has_terms else hint_of_units(model) + _exact_hint(model, result, threads)
 
 
 def _exact_hint(model: MRF, result: Estimate, threads: int) -> tuple[str, ...]:
     """Return a remark if an exact sum takes much less time than the estimate, by their predicted times."""
-    if model.has_terms:
-        return ()
     entries = model.n_edges if model.is_sparse else model.weights.size
     seconds = result.chains * result.steps * (2.0 * entries + 60.0 * model.n_features) / _OPERATIONS_PER_SECOND
     if seconds < _WORTH_A_HINT or model.n_variables > _LARGEST_HINTED:

@@ -124,6 +124,11 @@ class Expectations(Answer):
             raise ValueError("log_z of a model of factors: use exact_log_z")
         return float(exact_log_z(self.model))
 
+    @property
+    def free_energy(self) -> float:
+        """F = −ln Z of the model."""
+        return -self.log_z
+
     def gradient(self) -> Gradient:
         """Return the derivatives of ln Z by biases and couplings, in the shapes of the model, with standard errors."""
         if self.model is None:

@@ -19,6 +19,7 @@ from ..engines.plan import model_digest
 from ..exact import ExactLogZ, Prediction, as_summable, duration, predicted
 from ..files.model_files import load
 from ..models.factors import FactorModel
+from ..models.layered import hint_of_units
 from ..models.model import MRF
 from ..options import RunOptions, filled_in, takes_options
 from ..parallel.progress import tell
@@ -45,7 +46,7 @@ class FreeEnergy(Written, Displayed):
     model: str  # Digest of the model; it is empty for models of factors.
     exact: ExactLogZ | None = None
     estimate: Estimate | None = None
-    remarks: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()  # Remarks on an exact value; an estimate has its own.
 
     @property
     def _value(self) -> Any:
@@ -99,6 +100,11 @@ class FreeEnergy(Written, Displayed):
         return () if self.estimate is None else self.estimate.warnings
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        """Further information about the answer, as sentences; no reasons for doubt."""
+        return self.hints if self.estimate is None else self.estimate.remarks
+
+    @property
     def method(self) -> str:
         """The exact method or the method of the estimate, such as ``"elimination"`` or ``"mais-v"``."""
         return str(self._value.method)
@@ -136,17 +142,14 @@ class FreeEnergy(Written, Displayed):
         return {**found, **{k: x for k, x in details.items() if k not in found}, **rest, "remarks": [*self.remarks]}
 
     def __str__(self) -> str:
-        notes = [f"note: {remark}" for remark in self.remarks]
         if self.estimate is not None:
-            lines = str(self.estimate).splitlines()
-            numbers = [line for line in lines if not line.startswith("warning: ")]
-            return "\n".join([*numbers, *notes, *(f"warning: {warning}" for warning in self.warnings)])
+            return str(self.estimate)
         return "\n".join(
             [
                 f"F = {self.free_energy:.10g}   (exact)",
                 f"ln Z = {self.log_z:.10g}   F/n = {self.free_energy_per_variable:.10g}   n = {self.variables}",
                 f"{self.how}, {self.seconds:.2f} s",
-                *notes,
+                *(f"note: {remark}" for remark in self.remarks),
             ]
         )
 
@@ -192,7 +195,8 @@ def free_energy(
     n = given.n_variables if isinstance(given, FactorModel) else found.n_variables
     digest = model_digest(found) if isinstance(found, MRF) else ""
     exact, estimated = (value, None) if isinstance(value, ExactLogZ) else (None, value)
-    return FreeEnergy(n, goal, time.perf_counter() - begun, digest, exact, estimated)
+    hints = hint_of_units(found) if exact is not None and isinstance(found, MRF) else ()
+    return FreeEnergy(n, goal, time.perf_counter() - begun, digest, exact, estimated, hints)
 
 
 def _found(
@@ -203,10 +207,13 @@ def _found(
     try:
         prediction = predicted(model, threads=chosen["threads"], max_seconds=limit)
     except ValueError as error:  # The model is too large, or no exact method applies.
-        if isinstance(model, FactorModel):
-            raise type(error)(f"{error}; and there is no estimate: {model.why_not_annealed()}") from None
         tell("no exact sum: %s", error)
-        return _estimated(model, goal, budget, options)
+        try:
+            return _estimated(model, goal, budget, options)
+        except ValueError as reason:
+            if not isinstance(model, FactorModel):
+                raise
+            raise type(error)(f"{error}; and there is no estimate: {reason}") from None
     if isinstance(model, FactorModel):
         return _summed(prediction, chosen)
     if budget is None and prediction.seconds * _TRIAL > _LEAST_TRIAL:
@@ -228,7 +235,7 @@ def _summed(prediction: Prediction, chosen: RunOptions) -> ExactLogZ:
     return prediction.run(chosen["progress"])
 
 
-def _estimated(model: MRF, goal: float, budget: float | None, options: Any) -> Estimate:
+def _estimated(model: MRF | FactorModel, goal: float, budget: float | None, options: Any) -> Estimate:
     tell("estimating to ± %g%s", goal, "" if budget is None else f" in {budget:.3g} s")
     return estimate(model, tolerance=goal, budget=budget, **options)
 

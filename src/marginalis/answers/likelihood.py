@@ -70,6 +70,9 @@ class LogLikelihood(OfSamples, Written, Displayed):
         """Mean of ln p(v) over the rows."""
         return float(self.unnormalised.mean()) - self.log_z
 
+    def __float__(self) -> float:
+        return self.mean
+
     @property
     def interval(self) -> tuple[float, float]:
         """95 % interval of the mean from the uncertainty of ln Z alone; its width is 0 if ln Z is exact."""

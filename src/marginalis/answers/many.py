@@ -91,12 +91,13 @@ class Estimates(Written, Displayed):
         return f"F of {len(self)} models   {self.seconds:.2f} s"
 
     def __str__(self) -> str:
-        lines = [f"{'model':>12} {'F':>26} {'ESS':>10} {'of':>16} {'steps':>8} {'chains':>9}"]
+        lines = [f"{'model':>12} {'F':>24} {'ln Z':>14} {'ESS':>9} {'of':>16} {'steps':>8} {'chains':>9}"]
         for name, x in zip(self.names, self.answers, strict=True):
             digits = decimals(x.stderr)
             value = f"{x.free_energy:.{digits}f} ± {x.stderr:.{digits}f}"
             weights = f"{len(x.log_weights)} {x.ess_of}"
-            lines.append(f"{one_line(name, 40):>12} {value:>26} {x.ess:10.1f} {weights:>16} {x.steps:8d} {x.chains:9d}")
+            ends = f"{x.ess:9.1f} {weights:>16} {x.steps:8d} {x.chains:9d}"
+            lines.append(f"{one_line(name, 40):>12} {value:>24} {x.log_z:14.{digits}f} {ends}")
         doubtful = sum(bool(x.warnings) for x in self.answers)
         if doubtful:
             lines.append(f"warning: {doubtful} of {len(self.answers)} are doubtful; {self.warnings[0]}")

@@ -48,7 +48,7 @@ class Thermodynamics(Answer):
     """Totals for the whole model at each inverse temperature, with the standard error of each (k_B = 1).
 
     `energy` is U = ⟨H⟩ of H = −(b·v + c·h + vᵀWh + offset), `entropy` S = ln Z + βU, `heat_capacity`
-    C = β²(⟨H²⟩ − ⟨H⟩²); the free energy −T ln Z is −log_z/betas.
+    C = β²(⟨H²⟩ − ⟨H⟩²). `free_energy` is −ln Z, as everywhere in this package; times T it is the free energy U − TS.
     """
 
     betas: Array
@@ -71,6 +71,11 @@ class Thermodynamics(Answer):
         with np.errstate(divide="ignore"):
             return 1.0 / self.betas
 
+    @property
+    def free_energy(self) -> Array:
+        """F = −ln Z at each β."""
+        return -self.log_z
+
     def rows(self) -> list[dict[str, float]]:
         """Return one row per β, in the order of `betas`."""
         names = ["betas", *(name + end for name in QUANTITIES for end in ("", "_error")), "ess"]
@@ -81,11 +86,13 @@ class Thermodynamics(Answer):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data; infinite numbers, such as the errors of one chain, become None."""
-        rows = [{name: finite(value) for name, value in row.items()} for row in self.rows()]
+        names = ["beta", "log_z", "free_energy"]
+        full = [{**dict.fromkeys(names), **row, "free_energy": -row["log_z"]} for row in self.rows()]
+        rows = [{name: finite(value) for name, value in row.items()} for row in full]
         return {"rows": rows, "variables": self.variables, **self.record.to_dict(), "warnings": list(self.warnings)}
 
     def __str__(self) -> str:
-        lines = [f"{'β':>10} {'ln Z':>20} {'U':>20} {'S':>20} {'C':>20} {'ESS':>9}"]
+        lines = [f"{'β':>10} {'ln Z = −F':>20} {'U':>20} {'S':>20} {'C':>20} {'ESS':>9}"]
         for row in self.rows():
             cells = []
             for name in QUANTITIES:

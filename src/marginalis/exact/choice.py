@@ -33,7 +33,10 @@ class ModelTooLarge(ValueError):
 
 
 class ExactLogZ(float):
-    """ln Z as a float with its `method`, a description of it in words (`how`), and the `seconds` it took."""
+    """ln Z as a float with its `method`, a description of it in words (`how`), and the `seconds` it took.
+
+    As a number it is ln Z, not F; `free_energy` is F.
+    """
 
     method: str
     seconds: float
@@ -45,6 +48,20 @@ class ExactLogZ(float):
         result = cls(value)
         result.method, result.seconds, result.how = method, seconds, f"exact, by {how or method}"
         return result
+
+    @property
+    def log_z(self) -> float:
+        """ln Z."""
+        return float(self)
+
+    @property
+    def free_energy(self) -> float:
+        """F = −ln Z."""
+        return -float(self)
+
+    def summary(self) -> str:
+        """Return F and ln Z with the method and the time, as text."""
+        return f"F = {-float(self):.10g}   (exact)\nln Z = {float(self):.10g}\n{self.how}, {self.seconds:.2f} s"
 
 
 def exact_log_z(

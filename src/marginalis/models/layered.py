@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,16 @@ from .graphs import from_bqm, from_graph
 from .model import MRF
 from .named_arrays import from_state, is_state
 from .networks import from_binary_polynomial, from_pgmpy, has_tables, is_polynomial
-from .units import Units, parse_units
+from .units import SPIN, Units, parse_units
+
+_ENOUGH = 10  # Fewer biases than this do not suggest a kind of unit.
+_OFF = -2.0  # Below this bias a 0/1 unit is 1 with a probability of less than 12 %, a spin +1 with less than 2 %.
+_MOSTLY = 0.6  # Fraction of the visible biases that are below `_OFF` in machines of 0/1 units trained on images.
+_CANCELLED = 0.5  # A term cancels biases if the norm of their sum is less than this fraction of that of the biases.
+_NO_UNITS = (
+    "is a tuple without units: spins (-1 and +1) are assumed, as by rbm; for units of 0 and 1 give (weights, "
+    "visible_bias, hidden_bias, 'binary')"
+)
 
 
 def rbm(
@@ -62,7 +72,8 @@ def as_model(value: Any, argument: str = "model") -> MRF:
 
     `value` is a model already, or one of
 
-    - a tuple (weights of shape |V| × |H|, visible_bias, hidden_bias, units), as `rbm` takes them;
+    - a tuple (weights of shape |V| × |H|, visible_bias, hidden_bias, units), as `rbm` takes them; without the units,
+      spins are assumed, with a Python warning;
     - a fitted scikit-learn ``BernoulliRBM`` (0/1 units), or a ``Pipeline`` that ends in one;
     - a dimod binary quadratic model (see `from_bqm`), a networkx graph (see `from_graph`);
     - a ``BinaryPolynomial`` of dimod;
@@ -88,10 +99,9 @@ def as_model(value: Any, argument: str = "model") -> MRF:
     if isinstance(value, tuple) and len(value) == 4 and isinstance(value[3], str | tuple):
         return rbm(*value[:3], units=value[3])
     if isinstance(value, tuple) and len(value) == 3:
-        raise ValueError(
-            f"{argument} is a tuple that does not say its units: give (weights, visible_bias, hidden_bias, 'binary') "
-            "for 0/1, 'spin' for -1/+1, or use rbm(..., units=...)"
-        )
+        found = rbm(*value)
+        warnings.warn(f"{argument} {_NO_UNITS}", stacklevel=2)
+        return found
     if hasattr(value, "vartype") and hasattr(value, "quadratic"):
         return from_bqm(value)
     if all(hasattr(value, name) for name in ("nodes", "edges", "is_directed")):
@@ -107,6 +117,28 @@ def as_model(value: Any, argument: str = "model") -> MRF:
         f"{argument} is {a_kind(value)}; it must be an MRF (see rbm, load), a tuple (weights, visible_bias, "
         "hidden_bias, units), a fitted BernoulliRBM, a quadratic model of dimod, a networkx graph, a model of pgmpy or "
         "a torch state"
+    )
+
+
+def hint_of_units(model: MRF) -> tuple[str, ...]:
+    """Return a remark if the biases of a machine of spins look like those of 0/1 units, which are not the default.
+
+    Two signs count. Most visible biases are far below zero, as after training on images with dark backgrounds. Or the
+    biases cancel half of the sums of the weights, b_i ≈ −½ Σ_j w_ij, which is what spins become as 0/1 units.
+    """
+    units = (model.visible_units, model.hidden_units)
+    if model.layout is not None or not model.is_bipartite or units != (SPIN, SPIN):
+        return ()
+    b, c = model.visible_bias, model.hidden_bias
+    if min(len(b), len(c)) < _ENOUGH:
+        return ()
+    fields = ((b, model.weights @ np.ones(len(c))), (c, model.weights.T @ np.ones(len(b))))
+    cancelled = all(np.linalg.norm(x + 0.5 * sums) < _CANCELLED * np.linalg.norm(x) for x, sums in fields)
+    if not cancelled and (b < _OFF).mean() < _MOSTLY:
+        return ()
+    return (
+        "the units are spins (-1 and +1), but the biases look like those of a machine of 0/1 units, which is made with "
+        "units='binary'",
     )
 
 

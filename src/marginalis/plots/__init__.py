@@ -18,53 +18,63 @@ from typing import Any
 
 import numpy as np
 
+from ..answers.along import Along
 from ..answers.audit import Audit
 from ..answers.bounds import Bounds
+from ..answers.curve import Curve
+from ..answers.difference import Difference
 from ..answers.estimate import Estimate
 from ..answers.exact_curve import ExactCurve
+from ..answers.expectations import Expectations
 from ..answers.free_energy import FreeEnergy
 from ..answers.likelihood import LogLikelihood
 from ..answers.likelihoods import LogLikelihoods
+from ..answers.many import Estimates
 from ..answers.thermodynamics import Thermodynamics
 from ..checks import a_kind
 from ..display.sketch import COLOURS as COLOURS
-from ..display.words import decimals, method_name
+from ..display.words import method_name
 from ..files.atomic import write_whole
 from ..models.model import MRF
 from ..models.units import Array
 from ..statistics import confidence
+from ..statistics.weights import Weights
 from . import pictures
-from .numbers import bins_of, running_means, span_of, tail_density
+from .marks import mark_exact, scale_counts, set_limits, shade_interval, value_text
+from .numbers import bins_of, running_means, tail_density
 from .panels import figure as figure
 from .panels import inline_svg as inline_svg
 from .panels import panels as _panels
 from .panels import style as style
+from .series import difference as difference
+from .series import free_energies as free_energies
+from .series import means as means
 
 FORMATS = ("png", "pdf", "svg", "jpg")
 _MARKERS = "osD^v"
 _POINTS = 400  # Largest number of points of a line; more cannot be told apart.
 
 
-def weights(estimate: Estimate, *, exact: float | None = None, ax: Any = None) -> Any:
+def weights(estimate: Estimate | Weights, *, exact: float | None = None, ax: Any = None) -> Any:
     """Histogram of the log-weights with their fitted tail, the estimate, its interval and, if given, the exact F."""
     with _panels(ax, 4.2) as (axes,):
         values = estimate.log_z0 + estimate.log_weights
         edges = bins_of(values)
-        axes.hist(values, bins=edges, color=COLOURS[1], alpha=0.6, label=estimate.ess_of)
+        counts, _, _ = axes.hist(values, bins=edges, color=COLOURS[1], alpha=0.6, label=estimate.ess_of)
         tail = confidence.fit_tail(estimate.log_weights)
         if tail is not None:
             y, density = tail_density(tail)
-            counts = tail.size * (edges[1] - edges[0]) * density
+            fitted = tail.size * (edges[1] - edges[0]) * density
             label = rf"Pareto tail of the weights, $\hat k$ = {tail.k:.2f}"
-            shown = counts > 0.1  # Bins below the axis would only widen it.
-            axes.plot(estimate.log_z0 + y[shown], counts[shown], color=COLOURS[3], lw=1.8, label=label)
+            shown = fitted > 0.1  # Bins below the axis would only widen it.
+            axes.plot(estimate.log_z0 + y[shown], fitted[shown], color=COLOURS[3], lw=1.8, label=label)
         low, high = estimate.interval
-        _interval(axes.axvspan, -high, -low, "95 % interval")
-        axes.axvline(estimate.log_z, color=COLOURS[0], lw=1.5, label=_value("ln Z", estimate.log_z, estimate.stderr))
-        _exactly(axes.axvline, None if exact is None else -exact)
-        # A log scale shows the tail, which consists of few chains and decides how reliable the mean is.
-        axes.set_yscale("log")
-        axes.set_ylim(bottom=0.5)
+        shade_interval(axes.axvspan, -high, -low, "95 % interval")
+        axes.axvline(
+            estimate.log_z, color=COLOURS[0], lw=1.5, label=value_text("ln Z", estimate.log_z, estimate.stderr)
+        )
+        mark_exact(axes.axvline, None if exact is None else -exact)
+        scale_counts(axes, counts)  # The tail consists of few chains and decides how reliable the mean is.
         axes.locator_params(axis="x", nbins=7)
         axes.set_xlabel(f"ln Z$_0$ + log-weight of a {estimate.ess_of[:-1]}")
         axes.set_ylabel(estimate.ess_of)
@@ -86,9 +96,11 @@ def running(estimate: Estimate, *, exact: float | None = None, ax: Any = None) -
         else:
             axes.fill_between(n[1:], *band, color=COLOURS[1], alpha=0.25, lw=0, label=label)
         low, high = estimate.interval
-        _interval(axes.axhspan, low, high, "95 % interval of all")
-        axes.axhline(f[-1], color=COLOURS[0], lw=1, ls="--", label=_value("F", estimate.free_energy, estimate.stderr))
-        _exactly(axes.axhline, exact)
+        shade_interval(axes.axhspan, low, high, "95 % interval of all")
+        axes.axhline(
+            f[-1], color=COLOURS[0], lw=1, ls="--", label=value_text("F", estimate.free_energy, estimate.stderr)
+        )
+        mark_exact(axes.axhline, exact)
         axes.set_xscale("log")
         axes.set_xlim(0.95, 1.05 * number)
         if few:
@@ -98,22 +110,21 @@ def running(estimate: Estimate, *, exact: float | None = None, ax: Any = None) -
         # The first few chains vary so much that they would hide the others.
         late = (n >= math.sqrt(number)) & np.isfinite(reach)
         seen = [f[-1], *(f - reach)[late], *(f + reach)[late], *filter(math.isfinite, (low, high))]
-        _limits(axes.set_ylim, seen)
-        axes.ticklabel_format(axis="y", useOffset=False)
+        set_limits(axes.set_ylim, seen)
         axes.set_xlabel(f"number of {unit} n")
         axes.set_ylabel("free energy F")
     return axes.figure if ax is None else ax
 
 
-def curve(estimate: Estimate, *, exact: ExactCurve | None = None, ax: Any = None) -> Any:
+def curve(estimate: Estimate | Curve, *, exact: ExactCurve | None = None, ax: Any = None) -> Any:
     """ln Z(β) along the path from the base to the model, with its 95 % interval.
 
     For a run from the uniform base, the `exact` values of the model at other temperatures can be drawn for comparison.
     """
-    if estimate.curve is None:
+    whole = estimate if isinstance(estimate, Curve) else estimate.curve
+    if whole is None:
         raise ValueError("this estimate has no curve: call estimate with record=True")
     with _panels(ax, 3.2, 1.8) as (top, bottom):
-        whole = estimate.curve
         pick = np.unique(np.linspace(0, len(whole.betas) - 1, _POINTS).round().astype(np.int64))
         part = replace(whole, betas=whole.betas[pick], log_weights=whole.log_weights[pick])
         betas = np.concatenate([[0.0], part.betas])
@@ -126,7 +137,7 @@ def curve(estimate: Estimate, *, exact: ExactCurve | None = None, ax: Any = None
         around = np.concatenate([[[0.0, 0.0]], part.intervals - part.log_z[:, None]])
         if np.isfinite(around).all():
             bottom.fill_between(betas, *around.T, color=COLOURS[0], alpha=0.3, lw=0, label="95 % interval")
-            _limits(bottom.set_ylim, around.ravel())
+            set_limits(bottom.set_ylim, around.ravel())
         else:
             bottom.set_yticks([])
             bottom.text(0.5, 0.55, "one chain gives no interval", transform=bottom.transAxes, ha="center")
@@ -161,9 +172,9 @@ def works(bounds: Bounds, *, exact: float | None = None, ax: Any = None) -> Any:
         for place in (bounds.lower, bounds.upper):
             axes.axvline(place, color="black", lw=1, ls="--", label=label if place == bounds.lower else None)
         by = "Bennett" if bounds.is_two_sided else "forward"
-        name = f"{_value('F', bounds.free_energy, bounds.stderr)}, {by}"
+        name = f"{value_text('F', bounds.free_energy, bounds.stderr)}, {by}"
         axes.axvline(bounds.free_energy, color=COLOURS[0], lw=1.5, label=name)
-        _exactly(axes.axvline, exact)
+        mark_exact(axes.axvline, exact)
         axes.locator_params(axis="x", nbins=7)
         axes.set_xlabel("work less ln Z$_0$ (reverse: with the sign turned)")
         axes.set_ylabel("density of chains")
@@ -181,8 +192,8 @@ def audit(result: Audit, *, ax: Any = None) -> Any:
         axes.fill_between(x, y - reach, y + reach, color=COLOURS[1], alpha=0.25, lw=0)
         low, high = (result.energy + sign * 1.96 * result.energy_error for sign in (-1.0, 1.0))
         axes.axhspan(low, high, color=COLOURS[2], alpha=0.3, lw=0, label=f"mean energy of {result.samples} samples")
-        _interval(axes.axvspan, *result.interval, "95 % interval of β")
-        axes.axvline(result.beta, color=COLOURS[0], lw=1.5, label=_value("β", result.beta, result.stderr))
+        shade_interval(axes.axvspan, *result.interval, "95 % interval of β")
+        axes.axvline(result.beta, color=COLOURS[0], lw=1.5, label=value_text("β", result.beta, result.stderr))
         axes.axvline(result.nominal, color="black", lw=1.0, ls="--", label=f"the model, β = {result.nominal:.4g}")
         axes.set_xlabel("inverse temperature β")
         axes.set_ylabel("energy")
@@ -316,6 +327,13 @@ def draw(answer: Any, **options: Any) -> Any:
 
 _FIGURES: dict[type, Callable[..., Any]] = {
     Estimate: weights,
+    Weights: weights,
+    Curve: curve,
+    Along: free_energies,
+    Estimates: free_energies,
+    Difference: difference,
+    Expectations: means,
+    Audit: audit,
     Bounds: works,
     Thermodynamics: thermodynamics,
     LogLikelihood: likelihood,
@@ -342,27 +360,3 @@ def check_format(path: str | Path) -> None:
     suffix = Path(path).suffix.lstrip(".").lower() or "png"
     if suffix not in FORMATS:
         raise ValueError(f"cannot draw {path}: .{suffix} is not one of {', '.join(FORMATS)}")
-
-
-def _exactly(line: Any, value: float | None) -> None:
-    """Mark the exact value, if there is one."""
-    if value is not None:
-        line(value, color="black", lw=1.2, ls=(0, (4, 2)), label=f"exact: {value:.6g}")
-
-
-def _value(name: str, value: float, error: float) -> str:
-    digits = decimals(error)
-    return f"{name} = {value:.{digits}f}" + (f" ± {error:.{digits}f}" if math.isfinite(error) else "")
-
-
-def _interval(span: Any, low: float, high: float, label: str) -> None:
-    """Shade an interval, unless it is infinite because there is only one chain."""
-    if math.isfinite(low):
-        span(low, high, color=COLOURS[0], alpha=0.25, lw=0, label=label)
-
-
-def _limits(set_limits: Any, values: Sequence[float] | Array) -> None:
-    """Set the limits of an axis slightly outside the values."""
-    low, high = span_of(np.asarray(values))
-    margin = 0.05 * (high - low)
-    set_limits(low - margin, high + margin)

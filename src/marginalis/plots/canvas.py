@@ -22,6 +22,7 @@ STYLE: Any = {
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,  # Numbers are written in full, without an offset such as −2.432e1.
     "grid.alpha": 0.25,
     "grid.linewidth": 0.6,
     "font.size": 10.0,

@@ -13,6 +13,7 @@ from ..display.sketch import COLOURS
 from ..models import describe
 from ..models.forms import Grid, Layers
 from ..models.model import MRF
+from .marks import scale_counts
 from .numbers import bins_of
 
 _NODES, _LINES = 150, 600  # Most variables and couplings that can be told apart in a picture of a graph.
@@ -29,8 +30,7 @@ def draw_couplings(axes: Any, model: MRF) -> None:
     for (name, values), colour in zip(used.items(), (COLOURS[1], COLOURS[4]), strict=False):
         label = f"{len(values)} {name}{'s' * (len(values) > 1)}"
         axes.hist(values, bins=edges, color=colour, alpha=0.6, label=label)
-    axes.set_yscale("log")
-    axes.set_ylim(bottom=0.5)
+    scale_counts(axes, [np.histogram(values, edges)[0].max() for values in used.values()] or [0])
     axes.set_xlabel("strength, temperature left out")
     axes.set_ylabel("how many")
 
@@ -82,7 +82,6 @@ def draw_answers(axes: Any, answers: Mapping[str, tuple[float, float, float]], e
     axes.set_ylim(len(answers) - 0.5, -0.7)
     axes.grid(False, axis="y")
     axes.locator_params(axis="x", nbins=6)
-    axes.ticklabel_format(axis="x", useOffset=False)
     axes.set_xlabel("free energy F")
 
 

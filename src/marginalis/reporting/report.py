@@ -58,6 +58,14 @@ class Report(Displayed):
         return self.estimate.free_energy
 
     @property
+    def log_z(self) -> float:
+        """ln Z = −F."""
+        return -self.free_energy
+
+    def __float__(self) -> float:
+        return self.free_energy
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings of all answers, without duplicates."""
         parts = (self.estimate, self.bounds, self.thermodynamics, self.likelihood)
@@ -110,7 +118,7 @@ class Report(Displayed):
         if self.estimate is not None:
             lines = str(self.estimate).splitlines()[:2]
         else:
-            lines = [f"F = {self.free_energy:.12g}   (exact)"]
+            lines = [f"F = {self.free_energy:.12g}   (exact)", f"ln Z = {-self.free_energy:.12g}"]
         if self.exact is not None and self.estimate is not None:
             lines.append(f"exact F = {self.free_energy:.{decimals(self.estimate.stderr) + 2}f}, by {self.exact.method}")
         if self.bounds is not None:

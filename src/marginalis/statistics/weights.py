@@ -62,6 +62,14 @@ class Weights(Displayed):
         """ln Ẑ = ln Z_0 + ln mean W (eqs. Z_AIS, Z_mAIS)."""
         return self.log_z0 + confidence.log_mean_exp(self.log_weights)
 
+    @property
+    def free_energy(self) -> float:
+        """F̂ = −ln Ẑ."""
+        return -self.log_z
+
+    def __float__(self) -> float:
+        return self.free_energy
+
     @cached_property
     def stderr(self) -> float:
         """Standard error of ln Ẑ: the relative error of the mean weight (delta method), at least `unseen`."""
@@ -91,6 +99,11 @@ class Weights(Displayed):
         """Variance of the weights divided by their squared mean, N/ESS − 1."""
         return len(self) / self.ess - 1.0
 
+    @property
+    def ess_of(self) -> str:
+        """What a weight belongs to and `ess` counts: ``"chains"`` or ``"populations"``."""
+        return self.of
+
     @cached_property
     def tail_index(self) -> float:
         """Shape k̂ of a generalised Pareto fit to the largest weights; NaN if too few of them are distinct."""
@@ -113,8 +126,9 @@ class Weights(Displayed):
         low, high = self.interval
         digits = decimals(self.stderr)
         lines = [
-            f"ln Z = {self.log_z:.{digits}f} ± {self.stderr:.{digits}f}"
-            f"   (95 % interval {-high:.{digits}f} to {-low:.{digits}f})",
+            f"F = {self.free_energy:.{digits}f} ± {self.stderr:.{digits}f}"
+            f"   (95 % interval {low:.{digits}f} to {high:.{digits}f})",
+            f"ln Z = {self.log_z:.{digits}f}   "
             f"{len(self)} {self.of}, ESS {self.ess:.1f}, relative variance {self.relative_variance:.3g}",
         ]
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
