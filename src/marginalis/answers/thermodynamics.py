@@ -86,9 +86,10 @@ class Thermodynamics(Answer):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data; infinite numbers, such as the errors of one chain, become None."""
-        names = ["beta", "log_z", "free_energy"]
-        full = [{**dict.fromkeys(names), **row, "free_energy": -row["log_z"]} for row in self.rows()]
-        rows = [{name: finite(value) for name, value in row.items()} for row in full]
+        rows = []
+        for row in self.rows():
+            first = {"beta": row["beta"], "log_z": row["log_z"], "free_energy": -row["log_z"]}
+            rows.append({name: finite(value) for name, value in {**first, **row}.items()})
         return {"rows": rows, "variables": self.variables, **self.record.to_dict(), "warnings": list(self.warnings)}
 
     def __str__(self) -> str:
