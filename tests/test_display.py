@@ -118,7 +118,7 @@ def test_sketch_of_weights():
 
 
 @pytest.mark.parametrize("x", [[], [1.0], [2.0, 2.0], [np.nan, np.inf], [1.0, np.nan, 3.0], [-1e300, 1e300]])
-def test_sketches_of_little(x):
+def test_sketches_of_few_points(x):
     values = np.array(x)
     for svg in (sketch.histogram(values, span=(-np.inf, np.inf)), sketch.line(values, values, np.abs(values))):
         assert "nan" not in svg

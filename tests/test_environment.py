@@ -46,7 +46,7 @@ def test_pilots_and_answer_share_a_fresh_seed(model):
         assert np.array_equal(mg.estimate(model, **options, seed=result.seed).log_weights, result.log_weights)
 
 
-def test_every_door_takes_a_fresh_seed(model):
+def test_every_function_takes_a_fresh_seed(model):
     for answer in (
         mg.bound(model, **OPTIONS, seed=None),
         mg.thermodynamics(model, [1.0], **OPTIONS, seed=None),
@@ -94,7 +94,7 @@ def test_quota_of_an_older_container(tmp_path, quota, expected):
     assert cores(None) == expected
 
 
-def test_share_of_a_task(monkeypatch, tmp_path):
+def test_threads_granted_by_slurm_and_the_container(monkeypatch, tmp_path):
     for word, expected in (("4", 4), ("16", 8), ("0", 1), ("some", 8), ("", 8)):
         monkeypatch.setenv("SLURM_CPUS_PER_TASK", word)
         assert cores(None) == expected

@@ -19,7 +19,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(("counter", "key", "words"), KNOWN)
-def test_known_answers(counter, key, words):
+def test_philox_known_answer_vectors(counter, key, words):
     assert tuple(int(w) for w in philox(counter, key)) == words
 
 
@@ -46,7 +46,7 @@ def test_an_address_decides_the_value(draws):
         assert all_of_them[chain, unit] == (by_hand(draws, chain, 3, HIDDEN, unit) + 0.5) / 2**32
 
 
-def test_addresses_differ():
+def test_uniforms_differ_between_addresses():
     chains = np.arange(50, dtype=np.uint64)
     found = [
         uniforms(s, chains, k, side, 8, draws)

@@ -123,7 +123,7 @@ def test_every_case_is_here(reference):
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_exact(reference, name):
+def test_exact_values_of_the_reference_models(reference, name):
     """The cheapest method, and every other one that takes less than seconds, finds the reference value."""
     model, case = CASES[name](), reference[name]
     assert model.n_variables == case["n_units"]
@@ -143,7 +143,7 @@ def test_exact(reference, name):
 
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - set(STEPS)))
-def test_estimates(reference, name):
+def test_estimates_of_the_reference_models(reference, name):
     """AIS and mAIS, of either side of a bipartite graph: within 4.5 standard errors of the exact value, and alike."""
     model, exact = CASES[name](), reference[name]["logZ"]
     fast = model.spin_form is not None

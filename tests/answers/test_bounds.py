@@ -72,7 +72,7 @@ def test_markov_bound_holds_for_any_weights():
     assert markov_bound(np.full(100, 2.0), 0.05) == pytest.approx(2.0 + math.log(0.05) / 10)
 
 
-def test_given_samples():
+def test_the_free_energy_is_right_from_given_samples():
     model = rbm_gaussian(6, 9, temperature=0.5, seed=4)
     exact = -mg.exact_log_z(model)
     chains = np.arange(400, dtype=np.uint64)
@@ -110,7 +110,7 @@ def test_a_missed_mode_shows_in_the_other_direction():
     b = mg.bound(model, base=one_mode, steps=200)
     exact = -mg.exact_log_z(model)
     assert not b.forward.warnings
-    assert b.forward.free_energy - exact == pytest.approx(math.log(2), abs=0.05)
+    assert abs(b.forward.free_energy - exact - math.log(2)) < 4.5 * b.forward.stderr
     assert any("the two directions disagree by 0.6" in w or "disagree by 0.7" in w for w in b.warnings)
     assert b.lower < exact
 
@@ -146,7 +146,7 @@ def test_disconnected_and_exact_models():
     assert b.lower < -mg.exact_log_z(model) < b.upper
 
 
-def test_what_is_no_sample_pair():
+def test_invalid_samples_are_refused():
     model = rbm_gaussian(4, 4, temperature=0.5)
     up = np.ones(4)
     assert len(mg.bound(model, (up, -up), steps=5, chains=20).reverse_log_weights) == 2  # two rows
@@ -156,7 +156,7 @@ def test_what_is_no_sample_pair():
         mg.bound(model, (np.ones((7, 4)), np.ones((3, 4))))
 
 
-def test_headline_says_what_it_rests_on():
+def test_the_headline_names_the_source_of_the_samples():
     model = rbm_gaussian(6, 9, temperature=0.5)
     v, _ = sample_visible(model, 5, np.arange(100, dtype=np.uint64))
     given = mg.bound(model, v, steps=50)
@@ -186,7 +186,7 @@ def test_models_without_couplings():
             run()
 
 
-def test_answer():
+def test_bounds_are_reproducible_and_complete_as_data():
     model = rbm_gaussian(6, 9, temperature=0.5)
     b = mg.bound(model, steps=50, chains=100, threads=1)
     again = mg.bound(model, steps=50, chains=100, threads=2)
@@ -262,14 +262,14 @@ def test_disagreement_is_measured_by_both_errors():
         assert any("disagree" in w for w in b.warnings) == doubtful
 
 
-def test_bad_arguments():
+def test_bound_refuses_bad_arguments():
     model = rbm_gaussian(4, 4, temperature=0.5)
     for options in (dict(keep_whole=True), dict(record=True), dict(tolerance=0.1), dict(stpes=3)):
         with pytest.raises(ValueError, match=f"there is no option '{next(iter(options))}' here"):
             mg.bound(model, **options)
 
 
-def test_nothing_is_surer_than_its_last_digits():
+def test_errors_are_at_least_the_rounding():
     model = rbm_gaussian(4, 4, temperature=0.5)
     b = mg.bound(model, steps=50)
     coarse = replace(b, forward=replace(b.forward, weights=replace(b.forward.weights, rounding=0.5)))

@@ -38,7 +38,7 @@ def test_the_difference_is_exact_within_errors(kind):
     assert abs(back.log_ratio + exact) < 4.5 * back.stderr + 1e-6
 
 
-def test_its_errors_are_right():
+def test_errors_of_the_difference_match_its_spread():
     a, b = pair("lattice")
     exact = mg.exact_log_z(b) - mg.exact_log_z(a)
     z = [
@@ -64,14 +64,14 @@ def test_without_exact_samples_there_are_no_bounds_and_honest_errors(monkeypatch
     assert any(w.startswith("the states annealed to a: ") for w in uneven.warnings)
 
 
-def test_nothing_is_surer_than_its_last_digits():
+def test_errors_are_at_least_the_rounding():
     a, _ = pair("rbm")
     same = mg.difference(a, a, chains=20, steps=5)
     assert same.log_ratio == same.stderr == 0.0
     assert replace(same, rounding=1e-3).interval == (-1e-3, 1e-3)
 
 
-def test_bad_pairs():
+def test_pairs_of_different_models_are_refused():
     a, _ = pair("rbm")
     with pytest.raises(ValueError, match="labels differ"):
         mg.difference(a, random_rbm(np.random.default_rng(0), 3, 3))
@@ -79,7 +79,7 @@ def test_bad_pairs():
         mg.difference(a, a, base="biases")
 
 
-def test_the_command(tmp_path):
+def test_the_difference_command(tmp_path):
     a, b = pair("lattice")
     mg.save(a, tmp_path / "a.npz")
     mg.save(b, tmp_path / "b.npz")
@@ -97,7 +97,7 @@ class TestAlong:
         w, b, c = rng.normal(size=(6, 7)), rng.normal(size=6), rng.normal(size=7)
         return [mg.rbm(t * w, b, t * c, units="binary") for t in np.linspace(0.3, 1.5, n)]
 
-    def test_every_value_is_right(self):
+    def test_log_z_of_every_model_of_a_sequence(self):
         models = self.checkpoints()
         exact = np.array([mg.exact_log_z(m) for m in models])
         result = mg.along(models, chains=2000, seed=1)
@@ -127,7 +127,7 @@ class TestAlong:
         with pytest.raises(ValueError, match="leave out log_z"):
             mg.log_likelihood(run, rows, 1.0)
 
-    def test_rows_that_are_too_likely_are_told_with_their_model(self):
+    def test_warnings_name_the_model_whose_rows_are_too_likely(self):
         models = self.checkpoints(2)
         every = np.array(np.meshgrid(*[[0, 1]] * 6)).reshape(6, -1).T
         run = mg.along(models, chains=40, populations=4, seed=1)
@@ -141,12 +141,12 @@ class TestAlong:
         assert 32 < hard.steps <= 1000
         assert mg.along(self.checkpoints(1), steps=7, chains=40).steps == 7
 
-    def test_it_is_reproducible(self):
+    def test_a_sequence_is_reproducible(self):
         models = self.checkpoints(3)
         one, two = (mg.along(models, chains=400, seed=1, threads=n) for n in (1, 2))
         assert np.array_equal(one.log_weights, two.log_weights)
 
-    def test_bad_sequences(self):
+    def test_invalid_sequences_are_refused(self):
         with pytest.raises(ValueError, match="models"):
             mg.along([])
         with pytest.raises(ValueError, match="labels differ"):

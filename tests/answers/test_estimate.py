@@ -11,7 +11,7 @@ from conftest import make_estimate, random_rbm
 import marginalis as mg
 
 
-def test_numbers():
+def test_log_z_and_error_of_known_weights():
     w = np.array([1.0, 2.0, 4.0, 3.0])
     r = make_estimate(np.log(w))
     assert r.log_z == pytest.approx(2 + math.log(2.5))
@@ -74,7 +74,7 @@ def test_prints_as_a_readable_block():
     assert "warning: " in str(make_estimate(np.zeros(4), steps=1))
 
 
-def test_join():
+def test_joined_estimates_keep_all_chains():
     first, second = make_estimate([0.0, 1.0]), make_estimate([2.0], runs=((0, 2, 1),), engine="numpy", seconds=1.0)
     joined = first.join(second)
     assert joined.log_weights.tolist() == [0, 1, 2]
@@ -133,7 +133,7 @@ def silent_misses(models, base, **options):
 
 @pytest.mark.parametrize("units", ["spin", "binary", "categorical:2", ("spin", "binary")])
 @pytest.mark.parametrize("temperature", [1e-2, 1e-4, 1e-6])
-def test_a_base_that_holds_variables_of_a_cold_model_is_told(units, temperature):
+def test_a_base_that_fixes_variables_of_a_cold_model_is_warned_of(units, temperature):
     """All weights may agree there, on a value that is far off."""
     rng = np.random.default_rng(1)
     models = [random_rbm(rng, 10, 12, scale=22**-0.5, units=units, temperature=temperature) for _ in range(6)]
@@ -143,7 +143,7 @@ def test_a_base_that_holds_variables_of_a_cold_model_is_told(units, temperature)
     assert silent_misses(models, "uniform")[1] == 0
 
 
-def test_given_and_gaussian_sides_are_looked_at():
+def test_given_fields_and_gaussian_sides_are_checked_for_fixed_variables():
     rng = np.random.default_rng(2)
     model = random_rbm(rng, 10, 12, scale=0.3, temperature=0.01)
     side = 50.0 * np.where(rng.random(10) < 0.5, -1.0, 1.0)
@@ -234,7 +234,7 @@ def test_odd_fields_of_a_base():
             mg.data_base(mg.rbm(np.ones((2, 2)), [0, 0], [0, 0]), np.ones((3, 2)), pseudo_count=value)
 
 
-def test_an_interval_wider_than_the_spread_of_the_weights_says_why():
+def test_an_interval_wider_than_the_spread_of_the_weights_has_a_remark():
     plain, coarse = make_estimate(np.arange(9.0)), make_estimate(np.zeros(9), rounding=0.25)
     assert plain.remarks == ()
     assert plain.to_dict()["remarks"] == []

@@ -115,7 +115,7 @@ def test_chains_agree_with_exact_values(model, options):
 
 @pytest.mark.parametrize("name", ["spin", "categorical", "graph"])
 @pytest.mark.parametrize("resample", [None, 0.9])
-def test_errors_cover_as_promised(name, resample):
+def test_errors_of_means_have_their_nominal_coverage(name, resample):
     model = MODELS[name](np.random.default_rng(7))
     exact = mg.expectations(model, exact=True)
     runs = [
@@ -131,7 +131,7 @@ def test_errors_cover_as_promised(name, resample):
 
 
 @pytest.mark.parametrize("units", ["spin", "categorical:3"])
-def test_what_no_chain_has_seen_is_allowed_for(units):
+def test_errors_allow_for_states_that_no_chain_has_visited(units):
     """Strong couplings: products at an end of their range, away from which they come once in a million."""
     rng = np.random.default_rng(8)
     model = mg.rbm(2.0 * rng.normal(size=(9, 9)), 0.2 * rng.normal(size=9), 0.2 * rng.normal(size=9), units=units)
@@ -267,7 +267,7 @@ def test_free_variables_and_models_out_of_reach():
     assert mg.expectations(big, steps=20, chains=50).source == "annealing"
 
 
-def test_uneven_weights_and_single_chains_are_said():
+def test_uneven_weights_and_single_chains_are_warned_of():
     model = random_rbm(np.random.default_rng(0), 30, 30, scale=2.0)
     got = mg.expectations(model, exact=False, steps=3, chains=100)
     assert any("effective number" in warning for warning in got.warnings)

@@ -102,7 +102,7 @@ def test_what_cannot_be_summed_is_estimated_to_the_tolerance(rng, monkeypatch):
     assert found.plot().axes
 
 
-def test_the_faster_of_both_is_taken(rng, monkeypatch):
+def test_the_faster_of_sum_and_estimate_is_chosen(rng, monkeypatch):
     """An exact sum of an hour is not waited for where a trial of the estimate reaches the tolerance; one of 2 s is."""
     model = random_rbm(rng, 5, 6)
     for seconds, exact in ((0.5, True), (2.0, True), (3000.0, False)):
@@ -134,7 +134,7 @@ def test_a_sum_that_rounding_may_spoil_is_estimated(rng, monkeypatch):
         mg.free_energy(FactorModel((2, 2), ((0, 1),), (np.array([[0.0, -math.inf], [1.0, 2.0]]),)))
 
 
-def test_factors_that_are_too_many_say_both_reasons(monkeypatch):
+def test_the_error_for_too_many_factors_gives_both_reasons(monkeypatch):
     monkeypatch.setattr(module, "predicted", too_large)
     table = np.zeros((2, 2, 2))
     table[0, 0, 0] = -math.inf
@@ -154,7 +154,7 @@ def test_bad_tolerances_and_budgets_are_refused_also_where_the_sum_is_exact(rng,
         mg.free_energy(model, chains=10)
 
 
-def test_it_says_what_it_does(rng, monkeypatch, caplog):
+def test_the_log_names_the_method_that_is_tried(rng, monkeypatch, caplog):
     model = random_rbm(rng, 5, 6)
     with caplog.at_level(logging.INFO, "marginalis"):
         monkeypatch.setattr(module, "predicted", slow(2.0))
@@ -221,7 +221,7 @@ def test_every_answer_about_ln_z_has_f_too(rng):
     assert float(mg.log_likelihood(a, data)) == mg.log_likelihood(a, data).mean
 
 
-def test_the_command(tmp_path, rng):
+def test_the_free_energy_command(tmp_path, rng):
     model = random_rbm(rng, 4, 5)
     mg.save(model, tmp_path / "m.npz")
     done = command("free-energy", tmp_path / "m.npz", "--json", "--plot", tmp_path / "p.png", "--pr", tmp_path / "m.PR")
@@ -248,7 +248,7 @@ def test_the_command_takes_networks_that_no_estimate_can(tmp_path):
     assert found["log_z"] == pytest.approx(math.log(5 + 6 + 7 + 8))
 
 
-def test_strict_and_quiet(tmp_path, rng):
+def test_flags_strict_and_quiet(tmp_path, rng):
     path = tmp_path / "m.npz"
     mg.save(random_rbm(rng, 4, 5), path)
     cautious = command("estimate", path, "--steps", 1, "--chains", 20, "--strict", "--json", "--engine", "numpy")

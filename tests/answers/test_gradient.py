@@ -29,7 +29,7 @@ def by_differences(make, array):
 
 
 @pytest.mark.parametrize("units", ["spin", "binary", ("spin", "gaussian"), ("categorical:2", "binary")])
-def test_an_rbm(units):
+def test_gradient_of_an_rbm_is_the_difference_quotient(units):
     def make(w=W, b=B, c=C):
         return mg.rbm(w, b, c, units=units, temperature=1.4)
 
@@ -43,7 +43,7 @@ def test_an_rbm(units):
     assert exact.log_z == mg.exact_log_z(make())
 
 
-def test_from_chains_within_errors():
+def test_gradient_from_chains_agrees_within_its_errors():
     model = mg.rbm(W, B, C, units="binary")
     exact = mg.expectations(model, exact=True).gradient()
     found = mg.expectations(model, exact=False, steps=60, chains=400, seed=3)
@@ -54,7 +54,7 @@ def test_from_chains_within_errors():
         assert np.abs(z).max() < 4.5
 
 
-def test_any_graph_in_its_own_shape():
+def test_gradient_on_any_graph_has_the_shape_of_its_couplings():
     edges = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 2), (5, 0)]
     model = mg.from_edges(edges, coupling=RNG.normal(size=7), field=RNG.normal(size=6) / 3, temperature=0.8)
     gradient = mg.expectations(model, exact=True).gradient()
@@ -83,7 +83,7 @@ def test_any_graph_in_its_own_shape():
     assert entries(gradient.lateral) == pytest.approx(entries(gradient.lateral).T)
 
 
-def test_what_has_no_gradient():
+def test_gradients_by_absent_couplings_are_refused():
     zeros = W.copy()
     zeros[0, 0] = 0.0
     with pytest.raises(ValueError, match="weights has 1 zeros, for which ∂ ln Z is not known"):

@@ -143,7 +143,7 @@ def test_warnings_of_the_estimate_are_carried(rng):
     assert plain["sampling_error"] is None
 
 
-def test_rows_bound_log_z_from_below(rng):
+def test_likelihoods_of_distinct_rows_bound_log_z_from_below(rng):
     model = random_rbm(rng, 6, 4, units="binary")
     every = all_states(model)
     exact = mg.exact_log_z(model)
@@ -264,7 +264,7 @@ def test_what_is_a_model():
         mg.log_likelihood(broken, data)
 
 
-def test_rows_are_held_against_the_interval(rng):
+def test_rows_more_likely_than_the_interval_allows_are_warned_of(rng):
     model = random_rbm(rng, 6, 4, units="binary")
     every, exact = all_states(model), mg.exact_log_z(model)
     low = 0

@@ -53,7 +53,7 @@ def test_every_answer_is_that_of_its_model_alone(models):
     assert (on_threads.stderr > 0.0).all()
 
 
-def test_doubts_are_counted_and_the_first_is_told(models):
+def test_warnings_are_counted_and_the_first_is_shown(models):
     doubtful = mg.estimate_many(models, **{**OPTIONS, "chains": 4})
     assert str(doubtful).splitlines()[-1].startswith("warning: 6 of 6 are doubtful; model 0: 4 chains are too few")
 
@@ -89,7 +89,7 @@ def test_models_that_are_done_are_not_run_again(models, tmp_path):
         mg.estimate_many(models, checkpoint=path, **{**OPTIONS, "steps": 16})
 
 
-def test_what_is_wrong_is_named(models):
+def test_errors_name_the_model(models):
     for nothing in ([], {}, None, 3, "models"):
         with pytest.raises(ValueError, match="models must be a list or a dictionary"):
             mg.estimate_many(nothing)

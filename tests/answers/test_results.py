@@ -61,12 +61,12 @@ def test_equal_by_content(model, result):
 @pytest.mark.parametrize(
     "change", [dict(log_z0=2.5), dict(notes=("a",)), dict(rounding=0.1), dict(fingerprint="x"), dict(steps=3)]
 )
-def test_every_part_counts(change):
+def test_changed_parts_make_results_unequal(change):
     assert make_estimate([0.0, 1.0], **change) != make_estimate([0.0, 1.0])
     assert make_estimate([0.0, 1.0], **change) == make_estimate([0.0, 1.0], **change)
 
 
-def test_weights_count():
+def test_changed_weights_make_results_unequal():
     assert make_estimate([0.0, 1.0]) != make_estimate([0.0, 1.5])
     assert make_estimate([0.0, 1.0]) != make_estimate([0.0, 1.0, 2.0])
     assert make_estimate([0.0, 1.0]) == make_estimate([-0.0, 1.0])
@@ -105,7 +105,7 @@ def test_a_file_gives_back_what_was_saved(model, tmp_path, options):
         assert json.loads(str(file["summary"])) == result.to_dict()
 
 
-def test_notes_and_rounding_last(tmp_path):
+def test_notes_and_rounding_are_saved(tmp_path):
     result = make_estimate([0.1, 1 / 3], notes=("± 1", "ln Ẑ"), rounding=1e-7 / 3, log_z0=math.pi, seconds=0.1 + 0.2)
     loaded = saved(result, tmp_path / "r.npz")
     assert loaded == result
@@ -134,7 +134,7 @@ def test_a_file_is_replaced_or_left(result, tmp_path):
 # ---------------------------------------------------------------- sums
 
 
-def test_files_add_up(model, tmp_path):
+def test_loaded_results_can_be_added(model, tmp_path):
     whole = mg.estimate(model, **(OPTIONS | dict(chains=90)))
     parts = [mg.estimate(model, **(OPTIONS | dict(chains=30)), first_chain=30 * i) for i in range(3)]
     loaded = [saved(part, tmp_path / f"{i}.npz") for i, part in enumerate(parts)]
@@ -149,14 +149,14 @@ def test_files_add_up(model, tmp_path):
         total + loaded[1]
 
 
-def test_populations_add_up(model, tmp_path):
+def test_resampled_results_can_be_added(model, tmp_path):
     options = OPTIONS | dict(resample=True, populations=6)
     total = sum(saved(mg.estimate(model, **options, seed=s), tmp_path / "r.npz") for s in range(3))
     assert (total.chains, total.populations, len(total.log_weights)) == (180, 18, 18)
     assert saved(total, tmp_path / "total.npz") == total
 
 
-def test_curves_add_up(model, tmp_path):
+def test_curves_of_results_can_be_added(model, tmp_path):
     one, two = (saved(mg.estimate(model, **OPTIONS, record=True, seed=s), tmp_path / "r.npz") for s in (0, 1))
     assert (one + two).curve.log_weights.shape == (20, 120)
     assert saved(one + two, tmp_path / "total.npz") == one + two
@@ -168,7 +168,7 @@ def test_sums_start_from_0_or_an_estimate(result, other):
         other + result
 
 
-def test_versions_of_both_are_on_record():
+def test_sums_record_the_versions_of_both():
     parts = [make_estimate([0.0], runs=((s, 0, 1),), engine=e) for s, e in enumerate(["numba", "numpy", "numba"])]
     versions = ("0.1", "0.2", "0.1")
     total = sum(replace(x, record=replace(x.record, version=v)) for x, v in zip(parts, versions, strict=True))
@@ -276,7 +276,7 @@ def test_other_files_are_refused(result, model, tmp_path):
 # ---------------------------------------------------------------- intervals and tables
 
 
-def test_intervals_of_other_levels(result):
+def test_intervals_are_nested_by_level(result):
     assert result.interval_at(0.95) == result.interval
     assert result.log_z_interval == (-result.interval[1], -result.interval[0])
     low, high = zip(*(result.interval_at(level) for level in (0.5, 0.8, 0.95, 0.99, 1 - 1e-16)), strict=True)
@@ -300,7 +300,7 @@ def test_other_levels_cover_as_often_as_they_say():
         assert abs(covered - 200 * level) < 4.5 * math.sqrt(200 * level * (1 - level))
 
 
-def test_tables_say_what_they_need(result, monkeypatch):
+def test_data_frames_without_pandas_name_the_package(result, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ValueError, match="to_dataframe needs pandas: pip install pandas"):
         result.to_dataframe()

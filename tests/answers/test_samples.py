@@ -44,7 +44,7 @@ def test_exact_samples_follow_the_model(name):
     assert_means(got.rows, mg.expectations(model, exact=True))
 
 
-def test_all_states_come_as_often_as_they_should():
+def test_frequencies_of_all_states_are_their_probabilities():
     model = MODELS["graph"]
     rows = mg.sample(model, 20000, seed=2).rows
     states = np.unique(rows, axis=0)

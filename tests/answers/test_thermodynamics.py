@@ -59,7 +59,7 @@ def test_temperatures_instead_of_betas():
         mg.thermodynamics(model, temperatures=[1.0, 0.0])
 
 
-def test_errors_are_honest():
+def test_errors_match_the_spread_over_seeds():
     """z-scores over seeds have unit spread, whether averages are over one move or many."""
     model = random_rbm(np.random.default_rng(0), 4, 3)
     truth = np.array(exact(model, 0.8))
@@ -138,7 +138,7 @@ def test_bad_arguments(betas, options, message):
         mg.thermodynamics(mg.ising_grid((3, 3)), betas, **options)
 
 
-def test_other_inputs():
+def test_tuples_as_models_and_one_beta_as_a_number():
     w, b, c = 0.3 * np.ones((3, 2)), np.zeros(3), np.zeros(2)
     t = mg.thermodynamics((w, b, c, "binary"), 0.7, steps=20, chains=200)
     model = mg.as_model((w, b, c, "binary"))
@@ -205,7 +205,8 @@ def test_betas_that_cannot_be_told_apart():
     model = random_rbm(np.random.default_rng(4), 3, 4)
     close = [1.8592437497248215, 1.8592437497248218, 3.0, 5e-324, 0.0]
     t = mg.thermodynamics(model, close, steps=50, chains=100)
-    assert t.log_z[0] == t.log_z[1] == pytest.approx(exact(model, 1.8592437497248215)[0], abs=0.5)
+    assert t.log_z[0] == t.log_z[1]
+    assert abs(t.log_z[0] - exact(model, close[0])[0]) < 4.5 * t.log_z_error[0]
     assert t.log_z[3] == t.log_z[4] == pytest.approx(7 * math.log(2.0))
     assert np.isfinite(t.ess).all()
     for beta in (1e308, 5e-324):

@@ -29,7 +29,7 @@ class TestFreeEnergy:
             assert r.stderr == r.unseen == 1.0 / chains
             assert "no chain has visited" in r.remarks[0]
 
-    def test_every_answer_has_it(self, tmp_path):
+    def test_every_answer_counts_unseen_states(self, tmp_path):
         exact, options = -mg.exact_log_z(HELD), dict(base="mean-field", steps=30, chains=200, seed=0)
         r = mg.estimate(HELD, **options)
         assert np.ptp(r.log_weights) == 0.0
@@ -48,7 +48,7 @@ class TestFreeEnergy:
         found = mg.log_likelihood(HELD, [[1.0]], log_z=r)
         assert covers(found.log_z_interval, -exact)
 
-    def test_a_difference_of_cold_models_has_it(self):
+    def test_a_difference_of_cold_models_counts_unseen_states(self):
         a = mg.rbm([[3.0]], [1.9], [1.7])
         for seed in range(5):
             d = mg.difference(a, HELD, steps=30, chains=100, seed=seed)
@@ -121,7 +121,7 @@ FUNCTIONS = {
 }
 
 
-def test_errors_of_means_know_what_unseen_states_would_do():
+def test_errors_of_means_include_unseen_states():
     """Of the variable that is summed out as of the others, of products and of functions."""
     z = {"means": [], "correlations": [], "functions": []}
     for seed in range(12):

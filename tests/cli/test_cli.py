@@ -108,7 +108,7 @@ def test_schedule_file(model, tmp_path):
     assert json.loads(done.stdout)["steps"] == 2
 
 
-def test_tolerance(model):
+def test_estimate_to_a_tolerance(model):
     done = run("estimate", model, "--tolerance", 0.05, "--json")
     result = json.loads(done.stdout)
     assert result["interval"][1] - result["interval"][0] <= 0.1
@@ -128,7 +128,7 @@ def test_bases_and_schedules(model, tmp_path):
         assert abs(result["free_energy"] - exact) < 4.5 * result["stderr"]
 
 
-def test_bound(model, tmp_path):
+def test_the_bound_command(model, tmp_path):
     plot, samples = tmp_path / "works.png", tmp_path / "v.csv"
     exact = -mg.exact_log_z(mg.load(model))
     result = json.loads(run("bound", model, "--steps", 100, "--json", "--plot", plot).stdout)
@@ -141,7 +141,7 @@ def test_bound(model, tmp_path):
     assert "reverse start: given" in done.stdout
 
 
-def test_thermodynamics(model, tmp_path):
+def test_the_thermodynamics_command(model, tmp_path):
     plot = tmp_path / "t.svg"
     result = json.loads(run("thermodynamics", model, "--betas", "0:2:3", "--json", "--plot", plot).stdout)
     assert [row["beta"] for row in result["rows"]] == [0.0, 1.0, 2.0]

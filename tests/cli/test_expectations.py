@@ -92,7 +92,7 @@ def test_marginals_of_other_files(model, tmp_path):
     assert_close(read_mar(out), mg.expectations(mg.load(model)).marginals)
 
 
-def test_what_is_refused(network, model, tmp_path):
+def test_expectations_refuses_bad_arguments(network, model, tmp_path):
     gaussian = tmp_path / "g.npz"
     mg.save(mg.rbm(np.full((2, 2), 0.1), np.zeros(2), np.zeros(2), units="gaussian"), gaussian)
     big = tmp_path / "big.npz"

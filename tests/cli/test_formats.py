@@ -51,7 +51,7 @@ def test_decimal_logarithms_and_pr_files(network, tmp_path):
     assert "named twice" in refused.stderr
 
 
-def test_convert(network, tmp_path):
+def test_converted_files_hold_the_same_model(network, tmp_path):
     wanted = answer("exact", network)["log_z"]
     path = network
     for ending in (".npz", ".json", ".uai.gz", ".uai"):
@@ -66,7 +66,7 @@ def test_convert(network, tmp_path):
     assert answer("exact", held)["log_z"] == answer("exact", network, "--evidence", tmp_path / "m.evid")["log_z"]
 
 
-def test_what_convert_refuses(network, tmp_path):
+def test_convert_refuses_what_a_format_cannot_hold(network, tmp_path):
     before = network.read_text()
     for out, problem in (
         (tmp_path / "m.h5", "its ending must be one of .npz, .uai, .json, .coo, .rudy"),
@@ -113,7 +113,7 @@ def test_updates_of_a_run(tmp_path):
     assert "has no update 5; it has 2, 10" in missing.stderr
 
 
-def test_cuts(tmp_path):
+def test_maxcut_turns_weights_into_couplings_of_the_opposite_sign(tmp_path):
     path = tmp_path / "g.rudy"
     path.write_text("3 3\n1 2 1\n2 3 1\n3 1 1\n")
     plain, cut = answer("exact", path)["log_z"], answer("exact", path, "--maxcut")["log_z"]

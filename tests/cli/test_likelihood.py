@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
     return path
 
 
-def test_command(folder):
+def test_likelihood_prints_and_writes_the_answer(folder):
     done = run(folder / "rbm.npz", folder / "data.npy", "--json", "--out", folder / "out.npy")
     assert (done.returncode, done.stderr) == (0, "")
     answer = json.loads(done.stdout)
@@ -37,7 +37,7 @@ def test_command(folder):
     assert np.array_equal(np.load(folder / "out.npy"), expected.per_sample)
 
 
-def test_command_estimates(folder):
+def test_likelihood_estimates_ln_z_of_a_large_model(folder):
     done = run(folder / "large.npz", folder / "wide.npy", "--steps", 1, "--chains", 10, "--seed", 2, "--json")
     answer = json.loads(done.stdout)
     assert answer["log_z_source"].endswith("1 steps, 10 chains, seed 2")
@@ -60,7 +60,7 @@ def test_command_estimates(folder):
         (("data.npy", "--out", "data.npy"), "is named twice"),
     ],
 )
-def test_command_refuses_in_one_line(folder, args, message):
+def test_likelihood_refuses_bad_input_in_one_line(folder, args, message):
     args = [folder / arg if arg.endswith(".npy") else arg for arg in args]
     done = run(folder / "rbm.npz", *args)
     assert (done.returncode, done.stdout) == (2, "")

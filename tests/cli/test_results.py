@@ -21,7 +21,7 @@ def results(model, tmp_path_factory):
     return paths
 
 
-def test_out_is_a_result(model, results):
+def test_the_file_of_out_is_a_loadable_result(model, results):
     expected = mg.estimate(mg.load(model), steps=20, chains=40)
     assert mg.load_estimate(results[0]) == expected
     with np.load(results[0], allow_pickle=False) as file:
@@ -30,7 +30,7 @@ def test_out_is_a_result(model, results):
         assert json.loads(str(file["summary"]))["log_z"] == expected.log_z
 
 
-def test_join(results, tmp_path):
+def test_join_adds_results(results, tmp_path):
     done = run("join", *results, "-o", tmp_path / "all.npz", "--json")
     assert done.returncode == 0, done.stderr
     expected = sum(map(mg.load_estimate, results))
@@ -53,7 +53,7 @@ def test_warnings_go_to_stderr(model, tmp_path):
     assert len(json.loads(done.stdout)["warnings"]) == done.stderr.count("warning: ") > 0
 
 
-def test_join_refuses(model, results, tmp_path):
+def test_join_refuses_other_files_and_plans(model, results, tmp_path):
     run("estimate", model, "--steps", 21, "--chains", 40, "--seed", 9, "--out", tmp_path / "other.npz")
     (tmp_path / "text.npz").write_text("hello")
     before = results[0].read_bytes()

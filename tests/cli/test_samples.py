@@ -30,7 +30,7 @@ def test_approximate_samples_say_so(model, tmp_path):
     assert out.read_text().startswith(",".join(f"{x:.0f}" for x in expected.rows[0]) + "\n")
 
 
-def test_states(tmp_path):
+def test_samples_as_state_numbers(tmp_path):
     model = mg.potts_grid((2, 3), q=3, coupling=0.5)
     mg.save(model, tmp_path / "potts.npz")
     command("sample", tmp_path / "potts.npz", 9, "--states", "-o", tmp_path / "rows.npy")
@@ -41,7 +41,7 @@ def test_states(tmp_path):
     ("args", "message"),
     [((5, "-o", "rows.txt"), "must end in .npz, .npy, .csv"), ((0, "-o", "rows.npy"), "n is 0"), ((5,), "--out")],
 )
-def test_bad_calls(model, tmp_path, args, message):
+def test_sample_refuses_bad_arguments(model, tmp_path, args, message):
     args = [tmp_path / x if str(x).startswith("rows") else x for x in args]
     done = command("sample", model, *args)
     assert (done.returncode, done.stdout) == (2, "")

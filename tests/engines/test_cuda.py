@@ -103,7 +103,7 @@ UNITS = ["categorical:3", ("gaussian", "binary"), ("spin", "gaussian"), ("catego
 
 
 @pytest.mark.parametrize("units", UNITS, ids=str)
-def test_other_units(on, units):
+def test_binary_categorical_and_gaussian_units_agree_with_the_reference(on, units):
     rng = np.random.default_rng(4)
     model = mg.rbm(0.3 * rng.normal(size=(9, 6)), rng.normal(size=9), rng.normal(size=6), units=units)
     agree(model, general, method="ais", base="biases")
@@ -296,7 +296,7 @@ RECORDED = {"small": MIXED, "large": BIG, "general": glass(), "lattice": LATTICE
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_records_on_the_way(on, monkeypatch, name):
+def test_recorded_weights_agree_with_the_reference(on, monkeypatch, name):
     """Weights and states after chosen steps, resampled or not, and a start from given states: the reverse process."""
     model, options = RECORDED[name], {"seed": 2, "first_chain": 3, "draws": "planes" if name == "lattice" else "words"}
     if name == "lattice":

@@ -65,7 +65,7 @@ def test_one_line_for_what_is_missing(monkeypatch, tmp_path, cupy, number, words
 
 
 @pytest.mark.parametrize("given", ["0,x", [], [0, -1], "", 1.5, ["a"], [True]], ids=str)
-def test_devices_that_are_none(given):
+def test_invalid_devices_are_refused(given):
     with pytest.raises(ValueError, match="device is"):
         gpu.device_numbers(given)
 
@@ -154,7 +154,7 @@ def test_a_cap_on_memory(model):
         pool.set_limit(size=0)
 
 
-def test_exact_sums_and_studies_say_it_too(monkeypatch, tmp_path):
+def test_exact_sums_and_studies_name_what_is_missing_too(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.setattr(gpu, "_opened", gpu._opened.__wrapped__)
     mg.save(MODEL, tmp_path / "m.npz")

@@ -177,7 +177,7 @@ def test_any_graph_is_unbiased(name):
 
 
 @pytest.mark.parametrize("method", ["mais-v", "mais-h", "ais"])
-def test_tables_find_the_fields_of_many_components(method):
+def test_look_up_tables_serve_mixtures_of_many_components(method):
     rng = np.random.default_rng(0)
     model = random_rbm(rng, 150, 130, units="binary", scale=0.1)
     plan = make_plan(model, method=method, steps=10, chains=48, seed=3)

@@ -42,12 +42,12 @@ MODEL = mg.rbm(np.ones((2, 3)), np.zeros(2), np.zeros(3))
         (dict(schedule=[0, 0.5, 1], steps=7), "steps is 7, but the schedule has 2 steps"),
     ],
 )
-def test_bad_plans(options, message):
+def test_invalid_options_of_a_plan_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         mg.estimate(MODEL, **options)
 
 
-def test_not_a_model():
+def test_values_that_are_no_model_are_refused():
     with pytest.raises(ValueError, match="model is a ndarray"):
         mg.estimate(np.ones((2, 2)))
 

@@ -50,7 +50,7 @@ def chimera(m, n):
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 6), st.sampled_from([1.0, 100.0, 1e4, 1e6]), st.booleans())
-def test_brute_force(seed, n, scale, hard):
+def test_elimination_agrees_with_the_sum_over_all_states(seed, n, scale, hard):
     rng = np.random.default_rng(seed)
     cards = rng.integers(1, 5, n).tolist()
     pairs = list(itertools.combinations(range(n), 2)) * 2  # parallel edges
@@ -79,7 +79,7 @@ def test_forbidden_everywhere():
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e4])
-def test_tree(scale):
+def test_elimination_of_a_tree_is_exact_for_couplings_of_any_size(scale):
     n = 10_000
     rng = np.random.default_rng(1)
     j = scale * rng.normal(size=n - 1)
@@ -105,7 +105,7 @@ def test_tree(scale):
     ],
     ids=["star", "ring", "ladder", "strip", "grid", "cubic", "C2", "C4", "rbm"],
 )
-def test_width(n, edges, width):
+def test_width_of_the_elimination_order(n, edges, width):
     order, found = elimination_order(n, edges, [2] * n)
     assert sorted(order) == list(range(n))
     assert found <= width
@@ -135,7 +135,7 @@ def test_search_stops_early():
         eliminate_log_z(*model)
 
 
-def test_relabelled():
+def test_relabelling_the_variables_changes_nothing():
     rng = np.random.default_rng(3)
     edges = chimera(2, 3)
     j, h = 2.0 * rng.normal(size=len(edges)), rng.normal(size=48)
@@ -179,7 +179,7 @@ def _potts_rbm():
         ("rbm_potts4_vis7_bern_hid5", _potts_rbm),
     ],
 )
-def test_reference(reference, name, model):
+def test_elimination_agrees_with_the_reference_values(reference, name, model):
     assert eliminate_log_z(*model()) == pytest.approx(reference[name]["logZ"], rel=1e-12)
 
 

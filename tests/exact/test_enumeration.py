@@ -18,7 +18,7 @@ import marginalis as mg
     units=st.tuples(*[st.sampled_from(["spin", "binary"])] * 2),
     temperature=st.sampled_from([10.0, 1.0, 0.1, 0.01, 1e-3, 1e-5]),
 )
-def test_brute_force(seed, n, m, units, temperature):
+def test_enumeration_agrees_with_the_sum_over_all_states(seed, n, m, units, temperature):
     model = random_rbm(np.random.default_rng(seed), n, m, units=units, temperature=temperature)
     # ln Z of binaries may nearly cancel, so the error is measured against the size of the exponents
     size = 1 + abs(model.natural.weights).sum()

@@ -92,6 +92,6 @@ def test_other_methods_and_too_large_models():
         mg.exact_log_z(model, method="magic")
 
 
-def test_nothing_left():
+def test_a_model_without_variables_left():
     model = mg.FactorModel((2, 2), ((0, 1),), (np.array([[1.0, 2.0], [3.0, 4.0]]),)).given({0: 1, 1: 0})
     assert mg.exact_log_z(model) == 3.0

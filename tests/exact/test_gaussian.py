@@ -47,7 +47,7 @@ sides = st.integers(1, 12)
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), sides, sides, st.sampled_from([0.0, 0.3, 0.9, 0.999]))
-def test_inverse(seed, n, m, strength):
+def test_gaussian_log_z_agrees_with_the_inverse_matrix(seed, n, m, strength):
     w, *rest = model(np.random.default_rng(seed), n, m, strength)
     expected = by_inverse(w, *rest)
     for weights in (w, sp.csr_matrix(w), sp.csr_array(w)):
@@ -136,7 +136,7 @@ def test_not_normalisable_sparse(always_sparse, strength):
         gaussian_gaussian_log_z(sp.csr_matrix(w), *rest)
 
 
-def test_single_unit():
+def test_integrating_out_one_unit():
     j, linear, constant = integrate_out(np.zeros((1, 0)), np.array([3.0]), np.array([2.0]))
     assert (j.shape, linear.shape) == ((0, 0), (0,))
     assert constant == pytest.approx(0.5 * math.log(math.pi) + 9 / 4, rel=1e-15)
@@ -168,7 +168,7 @@ def test_discrete_side(seed, n, m, scale, values):
         assert result == pytest.approx(expected, rel=1e-12, abs=1e-12 * scale**2)
 
 
-def test_chunks(monkeypatch):
+def test_sums_in_chunks_agree(monkeypatch):
     rng = np.random.default_rng(5)
     args = 0.3 * rng.normal(size=(4, 11)), rng.normal(size=4), np.ones(4), rng.normal(size=11), (-1.0, 1.0)
     expected = gaussian_discrete_log_z(*args)

@@ -18,7 +18,7 @@ def by_transfer(rows, cols, horizontal, vertical):
 
 @pytest.mark.parametrize("rows", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("cols", [2, 3, 4, 7])
-def test_transfer(rows, cols):
+def test_kaufman_agrees_with_transfer(rows, cols):
     couplings = [0.0, 1e-300, 1e-9, 0.1, 0.3, KC, 0.7, 3.0, 20.0, 1e4, 1e8]
     for horizontal in [*couplings, -KC, -2.0, -1e4]:
         for vertical in [*couplings, -0.5, -30.0]:
@@ -40,7 +40,7 @@ def test_transfer(rows, cols):
         ("ising_torus_8x12_Kc", 8, 12, KC),
     ],
 )
-def test_reference(reference, name, rows, cols, coupling):
+def test_kaufman_agrees_with_the_reference_values(reference, name, rows, cols, coupling):
     expected = reference[name]["logZ"]
     assert kaufman_log_z(rows, cols, coupling, coupling) == pytest.approx(expected, rel=1e-13)
 
@@ -64,7 +64,7 @@ def test_low_temperature_expansion():
 
 @pytest.mark.parametrize("shape", [(50, 31), (2, 200), (999, 3)])
 @pytest.mark.parametrize("couplings", [(0.2, 0.9), (KC, KC), (0.4407, 0.4406), (1e-3, 4.0)])
-def test_transposed(shape, couplings):
+def test_exchanging_rows_and_columns_changes_nothing(shape, couplings):
     rows, cols = shape
     result = kaufman_log_z(rows, cols, *couplings)
     assert kaufman_log_z(cols, rows, *couplings[::-1]) == pytest.approx(result, rel=1e-13)

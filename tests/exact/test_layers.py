@@ -36,7 +36,7 @@ def machine(rng, sizes, scale):
     st.lists(st.integers(1, 5), min_size=1, max_size=6),
     st.sampled_from([0.1, 1.0, 30.0, 1e3, 1e5]),
 )
-def test_elimination(seed, sizes, scale):
+def test_layers_agree_with_elimination(seed, sizes, scale):
     weights, biases = machine(np.random.default_rng(seed), sizes, scale)
     expected = by_elimination(weights, biases)
     assert layers_log_z(weights, biases) == pytest.approx(expected, rel=1e-12, abs=1e-12 * scale)
@@ -52,7 +52,7 @@ def test_every_choice_of_layers(monkeypatch, explicit, scale):
     assert layers_log_z(weights, biases) == pytest.approx(expected, rel=1e-12)
 
 
-def test_reversed():
+def test_reversing_the_layers_changes_nothing():
     weights, biases = machine(np.random.default_rng(2), [12, 9, 10, 30, 4], 0.4)
     turned = layers_log_z([w.T for w in weights[::-1]], biases[::-1])
     assert turned == pytest.approx(layers_log_z(weights, biases), rel=1e-12)
@@ -79,7 +79,7 @@ def test_wide_outer_layers():
         ([40, 10, 40, 10, 40], [1, 3]),
     ],
 )
-def test_plan(sizes, explicit):
+def test_the_cheapest_layers_are_enumerated(sizes, explicit):
     cost, chosen = layers._plan(sizes)
     assert chosen == explicit
     assert cost == layers_cost(sizes) == pytest.approx(layers_cost(sizes[::-1]), abs=0.01)
@@ -89,7 +89,7 @@ def test_cost_of_a_huge_machine_is_a_number():
     assert 1000 < layers_cost([784, 500, 1000, 2000]) < 2000
 
 
-def test_reference(reference):
+def test_layers_agree_with_the_reference_value(reference):
     lcg = LCG(15)
     sizes = [7, 6, 5, 4]
     biases = [lcg.normal(0.4, n) for n in sizes]
@@ -104,7 +104,7 @@ def test_reference(reference):
     assert result == pytest.approx(reference["dbm_01_7-6-5-4"]["logZ"], rel=1e-12)
 
 
-def test_reference_rbm(reference):
+def test_layers_agree_with_the_reference_rbm(reference):
     lcg = LCG(3)
     b, c, w = lcg.normal(0.5, 8), lcg.normal(0.5, 6), lcg.normal(0.7, 8, 6)
     expected = reference["rbm_pm1_small_8x6"]["logZ"]

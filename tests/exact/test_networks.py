@@ -58,7 +58,7 @@ def test_contraction_is_elimination(zeros, scale):
         assert contract(cards, factors, sliced, 1, no_tick) == pytest.approx(wanted, rel=1e-12)
 
 
-def test_no_memory_at_all():
+def test_no_contraction_is_planned_without_memory():
     cards, factors = random_network(0, 25)
     order, _ = elimination_order(25, networks.edges_of([scope for scope, _ in factors]), cards)
     assert plan_contraction(cards, [scope for scope, _ in factors], order, 10.0) is None

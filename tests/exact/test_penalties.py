@@ -109,7 +109,7 @@ def test_parts_take_the_second_best_way_too():
     assert mg.estimate(model, steps=2, chains=2).log_z == pytest.approx(3 * HARD_SQUARES, abs=1e-8)
 
 
-def test_what_is_lost_is_refused():
+def test_results_lost_to_rounding_are_refused():
     """Unit by unit −p and +p leave 1.5, of which doubles at 10¹⁶ know nothing; or an offset hides the rest."""
     lost = mg.rbm([[1e17]], [-1e17], [1.5], units="binary")
     for ask in (mg.exact_log_z, lambda m: mg.estimate(m, steps=5, chains=8)):

@@ -47,7 +47,7 @@ def test_lattices_against_transfer(periodic, triangular, kind):
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (1, 9), (7, 1)])
-def test_chains(shape):
+def test_pfaffians_of_chains(shape):
     model = mg.ising_grid(shape, coupling=-1.7)
     assert exact_log_z(model, method="pfaffian") == pytest.approx(exact_log_z(model, method="elimination"), rel=1e-14)
 

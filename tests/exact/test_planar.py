@@ -39,7 +39,7 @@ def bonds(rng, kind, strength, shape):
 )
 @example(0, 1, 1, "signs", 1.0)
 @example(0, 2, 2, "signs", 20.0)
-def test_transfer(seed, rows, cols, kind, strength):
+def test_planar_methods_agree_with_transfer(seed, rows, cols, kind, strength):
     horizontal, vertical = bonds(np.random.default_rng(seed), kind, strength, (rows, cols))
     expected = by_transfer(horizontal, vertical)
     assert kac_ward_log_z(horizontal, vertical) == pytest.approx(expected, rel=1e-10)
@@ -90,7 +90,7 @@ def test_one_long_chain():
     assert kac_ward_log_z(coupling.T, coupling.T) == pytest.approx(expected, rel=1e-13)
 
 
-def test_64x64():
+def test_a_64x64_grid_is_invariant_under_symmetries():
     horizontal, vertical = bonds(np.random.default_rng(5), "normal", 1.0, (64, 64))
     result = boundary_log_z(horizontal, vertical)
     assert boundary_log_z(vertical.T, horizontal.T) == pytest.approx(result, rel=1e-12)
@@ -103,7 +103,7 @@ def test_64x64():
 @pytest.mark.parametrize(
     ("name", "side", "coupling"), [("ising_open_8x8_K0.4407", 8, KC), ("ising_open_16x16_K0.6", 16, 0.6)]
 )
-def test_reference(reference, name, side, coupling):
+def test_planar_methods_agree_with_the_reference_values(reference, name, side, coupling):
     grid = np.full((side, side), coupling)
     assert boundary_log_z(grid, grid) == pytest.approx(reference[name]["logZ"], rel=1e-12)
     assert kac_ward_log_z(grid, grid) == pytest.approx(reference[name]["logZ"], rel=1e-12)

@@ -59,7 +59,7 @@ def p_value(rows, model):
 @pytest.mark.parametrize("temperature", [1.0, 0.05])
 @pytest.mark.parametrize("way", ["enumeration", "elimination"])
 @pytest.mark.parametrize("kind", DISCRETE)
-def test_frequencies(kind, way, temperature):
+def test_frequencies_of_exact_samples(kind, way, temperature):
     units, n, m = DISCRETE[kind]
     model = random_rbm(np.random.default_rng(1), n, m, units=units, scale=0.6, temperature=temperature)
     rows = sample(model, way, 20_000)
@@ -215,7 +215,7 @@ def test_conditional_laws_are_those_of_the_order():
     assert all((law.below >= 0).all() and (law.below <= 1).all() for law in laws)
 
 
-def test_lattice():
+def test_samples_of_a_lattice_have_exact_correlations():
     """The mean energy of a 5 × 20 lattice in a field, the white sites averaged given the black ones."""
 
     def lattice(beta):

@@ -34,7 +34,7 @@ def gaussian_model(n, m, *, strength=0.8):
 
 
 @pytest.mark.parametrize(("n", "m"), [(4, 7), (7, 4), (1, 1)])
-def test_gaussian(n, m):
+def test_gaussian_samples_have_the_exact_covariance(n, m):
     model = gaussian_model(n, m)
     v, way = sample_visible(model, 2, np.arange(20_000, dtype=np.uint64))
     assert way == "gaussian"

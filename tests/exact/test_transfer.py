@@ -48,7 +48,7 @@ scales = st.sampled_from([0.0, 0.1, 1.0, 10.0, 100.0, 1e3, 1e4, 1e6])
 @example(1, 2, 2, (True, True), 1.0, 1.0, 1.0)
 @example(2, 2, 2, (False, True), 1e4, 1e4, 1.0)
 @example(3, 3, 3, (True, True), 1e6, 1.0, 1e4)
-def test_brute_force(seed, rows, cols, periodic, h, j, k):
+def test_transfer_agrees_with_the_sum_over_all_states(seed, rows, cols, periodic, h, j, k):
     if rows * cols > 12:
         cols = 12 // rows
     periodic = (periodic[0] and rows > 1, periodic[1] and cols > 1)
@@ -70,7 +70,7 @@ def test_brute_force(seed, rows, cols, periodic, h, j, k):
 @example(1, 2, 2, (True, True), (1.0, 1.0, 1.0, 1.0))
 @example(2, 2, 3, (True, False), (1.0, 1e4, 1.0, 1e4))
 @example(3, 3, 3, (True, True), (0.0, 1.0, 1.0, 1.0))
-def test_triangular_brute_force(seed, rows, cols, periodic, sizes):
+def test_triangular_transfer_agrees_with_the_sum_over_all_states(seed, rows, cols, periodic, sizes):
     if rows * cols > 12:
         cols = 12 // rows
     periodic = (periodic[0] and rows > 1, periodic[1] and cols > 1)
@@ -129,7 +129,7 @@ def test_logs_and_linear_agree(monkeypatch, periodic):
 
 
 @pytest.mark.parametrize("periodic", BOUNDARIES)
-def test_elimination(periodic):
+def test_transfer_agrees_with_elimination(periodic):
     rng = np.random.default_rng(2)
     rows, cols = 5, 6
     field, horizontal, vertical = 2.0 * rng.normal(size=(3, rows, cols))
@@ -199,7 +199,7 @@ def _spin_glass():
         ),
     ],
 )
-def test_reference(reference, name, model):
+def test_transfer_agrees_with_the_reference_values(reference, name, model):
     assert transfer_log_z(*model()) == pytest.approx(reference[name]["logZ"], rel=1e-12)
 
 
@@ -215,7 +215,7 @@ def test_reference(reference, name, model):
         ((8, 8), (True, True), math.log2(72) + 16, 8),
     ],
 )
-def test_cost(shape, periodic, operations, entries):
+def test_predicted_cost_of_a_transfer(shape, periodic, operations, entries):
     assert transfer_cost(shape, periodic) == pytest.approx((operations, entries))
 
 

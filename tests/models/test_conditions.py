@@ -84,7 +84,7 @@ def test_classes_of_a_potts_model():
         ([0, 1], "it must map labels to values"),
     ],
 )
-def test_conditions_that_cannot_be(held, problem):
+def test_impossible_conditions_are_refused(held, problem):
     with pytest.raises(ValueError, match=problem):
         mg.from_edges([(0, 1), (1, 2)]).given(held)
 

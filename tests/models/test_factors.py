@@ -136,7 +136,7 @@ def test_why_not_annealed():
         (((0, 1),), (), "1 scopes for 0 tables"),
     ],
 )
-def test_factors_are_checked(scopes, tables, problem):
+def test_invalid_factors_are_refused(scopes, tables, problem):
     with pytest.raises(ValueError, match=problem):
         mg.FactorModel((2, 3), scopes, tables)
 

@@ -100,7 +100,7 @@ def test_copies_are_values_too(copied, temperature, weights):
         (dict(split=Split([0, 1], [2, 3, 2**63])), "split must number"),
     ],
 )
-def test_the_class_itself_is_a_door(change, message):
+def test_the_class_itself_checks_its_arguments(change, message):
     with pytest.raises(ValueError, match=message):
         mg.MRF(**(GOOD | change))
 

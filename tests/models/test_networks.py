@@ -36,7 +36,7 @@ def the_network(**more):
     return Network([("a", "b"), ("b", "c")], [(("a", "b"), AB, {}), (("c", "b"), BC.T, {})], **more)
 
 
-def test_every_door_reads_the_tables():
+def test_every_function_reads_the_tables_of_a_network():
     wanted = np.log(np.einsum("ab,bc->", AB, BC))
     network = the_network()
     assert mg.exact_log_z(network) == pytest.approx(wanted, rel=1e-13)

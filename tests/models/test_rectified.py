@@ -148,7 +148,7 @@ def test_two_real_sides_by_both_methods():
     assert abs(r.log_z - math.log(exact)) < 4.5 * r.stderr
 
 
-def test_every_answer_takes_them():
+def test_every_answer_supports_rectified_units():
     rng = np.random.default_rng(5)
     model, near = (model_of(rng, ("spin", TWO_SIDED), (3, 3)) for _ in range(2))
     exact = mg.exact_log_z(model)
@@ -176,7 +176,7 @@ def test_every_answer_takes_them():
 
 
 @pytest.mark.parametrize("units", PAIRS + [(ONE_SIDED, TWO_SIDED)], ids=str)
-def test_files_hold_them(tmp_path, units):
+def test_files_keep_rectified_units(tmp_path, units):
     model = model_of(np.random.default_rng(1), units, (4, 4) if "categorical:2" in units else (3, 3), 0.3, 1.1)
     mg.save(model, tmp_path / "m.npz")
     same = mg.load(tmp_path / "m.npz")
@@ -216,7 +216,7 @@ def test_a_file_with_wrong_parameters_is_refused(tmp_path):
         (lambda: mg.log_likelihood(mg.rbm([[1.0]], [0], [0], units=(ONE_SIDED, "spin")), [[-1.0]]), "are 0 or larger"),
     ],
 )
-def test_what_cannot_be_is_refused(make, message):
+def test_invalid_rectified_units_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 

@@ -8,7 +8,7 @@ from marginalis.parallel.ledger import Ledger
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_all_units_are_done_whoever_dies(seed):
+def test_all_units_are_done_if_workers_die(seed):
     rng = np.random.default_rng(seed)
     book, out, now = Ledger(1000, 0.05, start=int(rng.integers(1000))), [], 0.0
     times = np.zeros(1000, dtype=int)

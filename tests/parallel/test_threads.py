@@ -10,7 +10,7 @@ import pytest
 from marginalis.parallel.threads import interruptible, run_jobs
 
 
-def test_long_calls_hear_an_interrupt():
+def test_long_calls_can_be_interrupted():
     ended = threading.Event()
 
     def work():

@@ -39,7 +39,7 @@ class TestSummed:
             ([["b"]], "which is no label"),
         ],
     )
-    def test_bad_sets(self, summed, message):
+    def test_dependent_sets_and_unknown_labels_are_refused(self, summed, message):
         with pytest.raises(ValueError, match=message):
             mg.estimate(self.model, summed=summed, steps=5, chains=5)
 

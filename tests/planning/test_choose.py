@@ -89,7 +89,7 @@ def test_the_default_call_finds_a_hidden_phase(without_exact_sums):
     model = switching()
     exact = mg.exact_log_z(model)
     plain = [mg.estimate(model, steps=300, chains=300, seed=seed) for seed in range(5)]
-    assert sum(abs(r.log_z - exact + np.log(2.0)) < 0.1 and not r.warnings for r in plain) >= 3
+    assert sum(abs(r.log_z - exact + np.log(2.0)) < 4.5 * r.stderr and not r.warnings for r in plain) >= 3
     for options in ({"chains": 500}, {"tolerance": 0.1}):
         results = [mg.estimate(model, seed=seed, **options) for seed in range(6)]
         assert max(abs(r.log_z - exact) / r.stderr for r in results) < 4.5
@@ -144,7 +144,7 @@ def test_what_an_exact_sum_convicts_is_run_again_or_said(monkeypatch):
     monkeypatch.setattr(choose.Choice, "search", lambda self, plain: None)
     for options in ({"chains": 300}, {"tolerance": 0.1}):
         missed = mg.estimate(model, seed=1, **options)
-        assert abs(missed.log_z - exact + np.log(2.0)) < 0.3
+        assert abs(missed.log_z - exact + np.log(2.0)) < 4.5 * missed.stderr
         assert any(f"an exact sum gives ln Z = {exact:.8g}" in w for w in missed.warnings)
 
 
@@ -182,7 +182,7 @@ def test_phases_are_added_up(options, without_exact_sums):
         low, high = (c, high) if on[1] < on[0] else (low, c)
     exact = mg.exact_log_z(model)
     results = [mg.estimate(model, seed=seed, **options) for seed in range(3)]
-    assert all(abs(r.log_z - exact) < 0.4 for r in results if not r.warnings)
+    assert all(abs(r.log_z - exact) < 4.5 * r.stderr for r in results if not r.warnings)
     assert sum(not r.warnings for r in results) >= 2
 
 

@@ -42,7 +42,7 @@ def test_tolerance_is_met(model, tolerance):
     assert abs(r.free_energy + mg.exact_log_z(model)) < 4.5 * r.stderr
 
 
-def test_it_says_what_it_does(caplog):
+def test_the_log_reports_pilots_and_the_plan(caplog):
     with caplog.at_level(logging.INFO, logger="marginalis"):
         mg.estimate(rbm_hopfield(10, 20, temperature=1 / 4), tolerance=0.05)
     text = caplog.text
@@ -89,7 +89,7 @@ def test_result_does_not_depend_on_threads():
     assert np.array_equal(one.log_weights, two.log_weights)
 
 
-def test_what_is_given_stays():
+def test_given_options_are_not_changed():
     model = rbm_gaussian(8, 12, temperature=0.5)
     r = mg.estimate(model, tolerance=0.05, steps=77)
     assert r.steps == 77
@@ -104,7 +104,7 @@ def test_what_is_given_stays():
     assert np.array_equal(linear.log_weights, again.log_weights)
 
 
-def test_there_is_an_end(monkeypatch):
+def test_an_impossible_tolerance_stops_at_the_largest_number_of_chains(monkeypatch):
     """More accuracy than any number of chains would give: the answer says so."""
     tune(monkeypatch, most_chains=2000)
     r = mg.estimate(rbm_hopfield(8, 12, temperature=1 / 4), tolerance=1e-5, steps=20)

@@ -63,7 +63,7 @@ def plain(monkeypatch):
     monkeypatch.setattr("marginalis.plots.inline_svg", lambda draw: "<svg></svg>")
 
 
-def test_all_parts_are_there(made):
+def test_the_page_has_every_section(made):
     result, text = made
     page = Page(text)
     assert list(page.text) == ["", *SECTIONS]
@@ -84,7 +84,7 @@ def test_all_parts_are_there(made):
     assert result.thermodynamics.betas[-1] == pytest.approx(1.0 / MODEL.temperature)
 
 
-def test_the_page_stands_alone_and_takes_the_readers_colours(made):
+def test_the_page_loads_no_other_file_and_supports_dark_mode(made):
     page = Page(made[1])
     local = ("#", "data:")
     assert [link for link in page.links if not link.startswith(local)] == []
@@ -94,19 +94,19 @@ def test_the_page_stands_alone_and_takes_the_readers_colours(made):
     assert "prefers-color-scheme: dark" in made[1]
 
 
-def test_names_are_escaped(made):
+def test_names_are_escaped_in_html(made):
     assert "<h1>&lt;i&gt;name&lt;/i&gt;</h1>" in made[1]
     assert "<i>" not in made[1]
 
 
-def test_numbers_can_be_taken_away(made):
+def test_the_json_has_the_numbers_of_the_page(made):
     (link,) = (link for link in Page(made[1]).links if link.startswith("data:application/json;base64,"))
     found = json.loads(b64decode(link.partition(",")[2]))
     assert found == json.loads(json.dumps(made[0].to_dict()))
     assert found["estimate"]["free_energy"] == made[0].estimate.free_energy
 
 
-def test_answers_stand_beside_each_other(made):
+def test_one_figure_compares_all_estimates_of_f(made):
     said = made[0].said()
     assert len(said) == 4
     for value, low, high in said.values():
@@ -127,7 +127,7 @@ def test_the_same_call_makes_the_same_answers(made, tmp_path):
 
 
 @pytest.mark.usefixtures("plain")
-def test_second_opinions_are_asked_where_the_path_is_left_open(made):
+def test_the_page_says_whether_other_paths_were_tried(made):
     assert not made[0].was_free
     assert "no other path was asked" in Page(made[1]).text["opinion"]
     free = Page(page_of(replace(made[0], was_free=True)).decode())
@@ -152,7 +152,7 @@ def test_a_model_of_factors_has_its_exact_value_only(tmp_path):
 
 
 @pytest.mark.usefixtures("plain")
-def test_warnings_stand_where_they_belong(made):
+def test_each_warning_is_in_the_section_it_concerns(made):
     """What is doubtful about F comes first; remarks about a part stand there."""
     b = replace(made[0].bounds, samples="approximate")
     odd = replace(made[0].thermodynamics, warnings=("hot",))
@@ -167,7 +167,7 @@ def test_warnings_stand_where_they_belong(made):
 
 
 @pytest.mark.usefixtures("plain")
-def test_large_and_gaussian_models_say_what_is_missing(tmp_path):
+def test_missing_sections_of_large_and_gaussian_models_have_a_reason(tmp_path):
     big = mg.rbm(np.full((2, 401), 0.01), np.zeros(2), np.zeros(401))
     mg.report(big, tmp_path / "big.html", steps=2, chains=5, engine="numpy")
     assert "403 variables and 802 couplings are too many to draw" in (tmp_path / "big.html").read_text()
@@ -188,21 +188,21 @@ def test_without_matplotlib_there_are_no_figures(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("path", ["nowhere/report.html", "."])
-def test_a_page_that_cannot_be_written_is_said_before_the_work(path, tmp_path, monkeypatch):
+def test_a_page_that_cannot_be_written_is_refused_before_the_work(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("marginalis.reporting.report.exact_log_z", None)  # which comes first
     with pytest.raises(ValueError, match="cannot write"):
         mg.report(MODEL, path)
 
 
-def test_bad_rows_are_said_before_the_work(tmp_path, monkeypatch):
+def test_bad_rows_are_refused_before_the_work(tmp_path, monkeypatch):
     monkeypatch.setattr("marginalis.reporting.report.exact_log_z", None)
     with pytest.raises(ValueError, match="data has 3 columns"):
         mg.report(MODEL, tmp_path / "r.html", data=ROWS[:, :3])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command(tmp_path):
+def test_the_report_command(tmp_path):
     mg.save(MODEL, tmp_path / "m.npz")
     np.save(tmp_path / "rows.npy", ROWS)
     out, flags = tmp_path / "r.html", ["--steps", 10, "--chains", 40, "--engine", "numpy"]

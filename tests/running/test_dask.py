@@ -46,7 +46,7 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(parts, "Ledger", lambda units, seconds, **_: Ledger(units, seconds, most=max(1, units // 10)))
 
 
-def test_the_same_bits(model, alone, client):
+def test_a_cluster_gives_the_same_bits(model, alone, client):
     shared = mg.estimate(model, pool=client, **OPTIONS)
     np.testing.assert_array_equal(alone.log_weights, shared.log_weights)
     assert shared.record.machines

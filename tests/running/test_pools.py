@@ -235,7 +235,7 @@ def test_processes_that_cannot_start_end_the_run(model, monkeypatch):
         mg.estimate(model, steps=3, chains=64, pool=2)
 
 
-def test_pools_that_are_none(model):
+def test_invalid_pools_are_refused(model):
     for pool in (0, -1, True, 2.5, "four", "", "dask:", object(), [2], 5000):
         with pytest.raises(ValueError, match=r"^pool is "):
             mg.estimate(model, steps=3, pool=pool)
@@ -245,7 +245,7 @@ def test_pools_that_are_none(model):
         mg.estimate(model, steps=3, pool=executor)
 
 
-def test_a_broken_executor_says_so(model):
+def test_a_broken_executor_is_an_error_with_its_reason(model):
     class Broken(Ducks.Mpi):
         def submit(self, function, *args):
             raise BrokenExecutor("abruptly")
@@ -274,7 +274,7 @@ def test_the_command_takes_a_number_of_processes(tmp_path, model):
     assert done.stderr.startswith("marginalis: pool is 'many'; it must be")
 
 
-def test_a_worker_whose_caller_dies_in_mid_sentence_says_nothing():
+def test_a_worker_whose_caller_dies_during_a_message_prints_nothing():
     words = [sys.executable, "-c", "from marginalis.parallel.processes import serve; serve()"]
     for task in (b"", pickle.dumps((print, ("a task",)))[:-5]):
         done = subprocess.run(words, input=task, capture_output=True, check=True)

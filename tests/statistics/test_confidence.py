@@ -66,7 +66,7 @@ def test_the_study_judges_the_real_interval():
     assert ends[:, 1] == pytest.approx(confidence.interval(rows[1]))
 
 
-def test_level():
+def test_intervals_are_nested_by_level():
     x = np.random.default_rng(0).normal(scale=0.5, size=200)
     (a, b), (c, d), (e, f) = (confidence.interval(x, level) for level in (0.5, 0.95, 0.999))
     assert e < c < a < b < d < f
@@ -188,7 +188,7 @@ def farther(x, error):
     return min(max(foretold / error, 1), 4) ** (up**2 / (0.7 + up**2))
 
 
-def test_the_bulk_has_a_say_where_large_weights_were_missed():
+def test_the_bulk_of_the_weights_widens_intervals_that_missed_large_ones():
     """Of samples of the same weights, those with the smaller errors have missed the larger weights."""
     rows = lognormal(np.random.default_rng(3), 1.5, 2000, 100)
     errors = np.array([confidence.relative_error(row) for row in rows])
@@ -234,7 +234,7 @@ def told(log_weights, words):
     return any(words in message for message in confidence.warnings_of(np.asarray(log_weights, float)))
 
 
-def test_where_doubts_begin():
+def test_limits_of_the_warnings():
     """Weights on either side of each threshold; quantiles stand for samples."""
     # fewer than 10 chains
     assert told(0.1 * np.arange(9), "9 chains are too few")

@@ -49,7 +49,7 @@ def test_a_small_study(small_study, tmp_path):
     assert (tmp_path / "new" / "calibration.csv").read_text().count("\n") == 5
 
 
-def test_the_command(small_study, tmp_path):
+def test_the_calibrate_command(small_study, tmp_path):
     options = ["calibrate", "--repeats", 150, "--out", tmp_path]
     done = command(*options)
     assert done.returncode == 0
@@ -148,7 +148,7 @@ def test_phases_of_equal_weight():
     assert logsumexp(log_weights[ordered]) == pytest.approx(logsumexp(log_weights[~ordered]), abs=1e-6)
 
 
-def test_training_learns():
+def test_trained_machines_give_their_data_a_higher_likelihood():
     """Bars and stripes become more likely than independent pixels make them, by each way of training."""
     data = training.bars_and_stripes(3)
     assert len(np.unique(data, axis=0)) == 14
