@@ -91,7 +91,7 @@ def test_same_bits_for_any_chunk_of_steps_and_blocks(monkeypatch):
     model = random_rbm(np.random.default_rng(2), 12, 7)
     plan = make_plan(model, steps=50, chains=300, seed=4)
     slow, fast = (log_weights(plan, engine, threads=2) for engine in ("numpy", "numba"))
-    monkeypatch.setattr(population, "_CALL_OPERATIONS", 1e5)
+    monkeypatch.setattr(population, "CALL_OPERATIONS", 1e5)
     monkeypatch.setattr(population, "JOB_BYTES", 300)
     monkeypatch.setattr(tables, "_TABLE_BYTES", 0)  # slices of tables are made when they are needed
     monkeypatch.setattr(loop, "_CHUNK", 17)

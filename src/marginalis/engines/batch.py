@@ -15,26 +15,47 @@ from ..parallel.threads import Tick, run_jobs
 from .drive import RunResult, advance, begin
 from .plan import Plan
 
+_TOGETHER = 256  # Most models that a thread of the CPU prepares together.
+
 
 def run_batch(plans: Sequence[Plan], threads: int, tick: Tick) -> list[RunResult]:
     """Run all chains of plans of one shape (see `shape_of`); return for each what `drive.advance` returns for it alone.
 
-    Every plan must have a part to anneal, and its chains must have been `started`. On the CPU every model is one job,
-    which runs on one thread. On a GPU the models run in one launch if there is a kernel for that.
+    Every plan must have a part to anneal, and its chains must have been `started`. On the CPU every model runs on one
+    thread, and small dense models are prepared together. On a GPU the models run in one launch if a kernel supports it.
     """
     if not plans:
         return []
     if plans[0].placement.engine == "cuda":
         return _on_gpu(plans, threads, tick)
     found: list[Any] = [None] * len(plans)
+    size = max(1, min(_TOGETHER, len(plans) // (2 * threads)))
+    parts = [range(first, min(first + size, len(plans))) for first in range(0, len(plans), size)]
 
-    def run(number: int) -> Iterator[float]:
-        plan = plans[number]
-        found[number] = advance(plan, begin(plan), range(plan.chains.count), 1, _ignore)
-        yield 1.0
+    def run(part: range) -> Iterator[float]:
+        for results in _run_some(plans[part.start : part.stop]):
+            part, own = part[len(results) :], part[: len(results)]
+            found[own.start : own.stop] = results
+            yield float(len(results))
 
-    run_jobs(run, range(len(plans)), len(plans), min(threads, len(plans)), tick)
+    run_jobs(run, parts, len(plans), min(threads, len(parts)), tick)
     return found
+
+
+def _run_some(plans: Sequence[Plan]) -> Iterator[list[RunResult]]:
+    """Run plans of one shape on one core, and yield the results of one or more of them at a time."""
+    stacked = None
+    if len(plans) > 1 and plans[0].placement.engine == "numba":
+        from . import cpu  # Numba is imported only when needed, because it takes a second to load.
+
+        stacked = cpu.in_stacks(plans)
+    if stacked is None:
+        for plan in plans:
+            yield [advance(plan, begin(plan), range(plan.chains.count), 1, _ignore)]
+        return
+    for log_weights, marginal in stacked:
+        rows = [None] * len(log_weights) if marginal is None else marginal
+        yield [RunResult(own, other) for own, other in zip(log_weights, rows, strict=True)]
 
 
 def _on_gpu(plans: Sequence[Plan], threads: int, tick: Tick) -> list[RunResult]:

@@ -146,8 +146,7 @@ def pack_tables(weights: Any) -> tuple[np.ndarray, ...]:
     rows, columns = weights.shape
     sparse = sp.issparse(weights)
     into = sp.csc_array(weights) if sparse else weights
-    largest = np.asarray(abs(weights).sum(axis=0)).ravel()
-    exponent = np.minimum(30 - np.frexp(largest)[1], 126)
+    scales, scale = scales_of(np.asarray(abs(weights).sum(axis=0)).ravel())
     panels = -(-columns // _UNITS)
     inputs = np.zeros((panels, 2), dtype=np.int64)
     begin = np.zeros(panels + 1, dtype=np.int64)
@@ -160,11 +159,20 @@ def pack_tables(weights: Any) -> tuple[np.ndarray, ...]:
         low, high = (some[0] // SPINS, some[-1] // SPINS + 1) if len(some) else (0, 0)
         inputs[panel] = low, high
         made = np.zeros((tiles, high - low, SPINS + 1, COLUMNS), dtype=np.int32)
-        _fill(np.ascontiguousarray(part[low * SPINS : high * SPINS]), np.ldexp(1.0, exponent[of]), made)
+        _fill(np.ascontiguousarray(part[low * SPINS : high * SPINS]), scales[of], made)
         parts.append(made.ravel())
         begin[panel + 1] = begin[panel] + tiles * (high - low)
-    scale: np.ndarray = np.ldexp(1.0, -np.pad(exponent, (0, -columns % TILE))).astype(np.float32)
     return np.concatenate(parts).view(np.uint32), inputs, begin, scale
+
+
+def scales_of(largest: Array) -> tuple[Array, np.ndarray]:
+    """Return the numbers 2^k by which weights become integers, and 2^-k in whole tiles, as the kernel reads them.
+
+    `largest` has the sum of the absolute values of the weights of each unit, along the last axis.
+    """
+    exponent = np.minimum(30 - np.frexp(largest)[1], 126)
+    padding = [(0, 0)] * (largest.ndim - 1) + [(0, -largest.shape[-1] % TILE)]
+    return np.ldexp(1.0, exponent), np.ldexp(1.0, -np.pad(exponent, padding)).astype(np.float32)
 
 
 @kernel()

@@ -12,7 +12,7 @@ from ...checks import Array
 from ...simd.vector import LANES, aligned
 from ..plan import Plan
 
-_CALL_OPERATIONS = 5e8  # Multiply-adds per kernel call: tens of milliseconds, so that interrupts are handled promptly.
+CALL_OPERATIONS = 5e8  # Multiply-adds per kernel call: tens of milliseconds, so that interrupts are handled promptly.
 JOB_BYTES = 1 << 20  # Bytes of the states of chains that are advanced together.
 
 
@@ -48,7 +48,7 @@ class Population(ABC):
         self.fresh = 1  # 1: the states are still to be drawn from the base.
         if plan.chains.start is not None:
             self._set_states(plan.chains.start[chains.start : chains.stop])
-        self.stride = max(1, int(_CALL_OPERATIONS / (prepared.operations * LANES * max(1, len(self.weights)))))
+        self.stride = max(1, int(CALL_OPERATIONS / (prepared.operations * LANES * max(1, len(self.weights)))))
 
     def _allocate(self, blocks: int, joint: bool) -> None:
         model = self.prepared.arguments
