@@ -7,6 +7,7 @@ import marginalis as mg
 from marginalis.engines.batch import run_batch, shape_of
 from marginalis.engines.drive import advance, begin
 from marginalis.engines.plan import make_plan
+from marginalis.engines.plans import make_plans
 
 
 def quiet(fraction):
@@ -90,3 +91,33 @@ def test_models_of_different_shapes_have_different_keys():
 
 def test_no_plans_give_no_results():
     assert run_batch([], 2, quiet) == []
+
+
+def test_plans_of_many_models_are_those_of_each():
+    """Made together or alone: the same placement, arrays, chains and digest, whatever the size of the couplings."""
+    rng = np.random.default_rng(8)
+    models = rbms(4) + rbms(2, units="binary") + rbms(3, shape=(12, 5)) + tori(2)
+    models += [rbms(3)[t].at_temperature(temperature) for t, temperature in enumerate((1e-4, 1e-7, 1e4))]
+    models += [mg.rbm(rng.normal(size=(5, 9)) * (rng.random((5, 9)) < 0.5), np.zeros(5), np.zeros(9)) for _ in range(2)]
+    for options in ({}, {"engine": "numpy"}, {"precision": "double"}, {"base": "biases"}, {"method": "mais-h"}):
+        given = {"steps": 7, "chains": 30, **options}
+        made = make_plans(models, range(5, 5 + len(models)), given)
+        for t, (plan, model) in enumerate(zip(made, models, strict=True)):
+            alone = make_plan(model, **given, seed=5 + t)
+            assert plan.placement == alone.placement
+            assert (plan.fingerprint(), plan.path.log_z0) == (alone.fingerprint(), alone.path.log_z0)
+            assert (plan.chains.seed, plan.path.exact_log_ratio) == (alone.chains.seed, alone.path.exact_log_ratio)
+            assert plan.path.is_turned == alone.path.is_turned
+            if plan.path.part is None:
+                continue
+            for name in ("weights", "slope_v", "slope_h", "rise"):
+                ours, theirs = getattr(plan.path.spins, name), getattr(alone.path.spins, name)
+                assert np.max(abs(ours - theirs)) == 0.0
+    assert len({plan.placement for plan in make_plans(models, range(len(models)), {"steps": 7})}) > 1
+
+
+def test_a_model_without_a_plan_has_an_error_in_its_place():
+    models = [rbms(1)[0], mg.potts_grid((2, 3), 3), rbms(1)[0]]
+    made = make_plans(models, range(3), {"steps": 3, "transition": "metropolis"})
+    assert [isinstance(x, ValueError) for x in made] == [False, True, False]
+    assert all(isinstance(x, ValueError) for x in make_plans(models, range(3), {"steps": -3}))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from ..checks import Array
 from ..models.forms import SpinForm
@@ -27,6 +29,9 @@ _EPS = 2.0**-52  # Relative rounding error of float64.
 _SINGLE = 3e-6
 # Bias per step of a log-weight from one logarithm of a quotient on the CPU. The largest one measured is 2e-9.
 _BIAS_OF_LOGARITHM = 4e-9
+_LOST = 1e-3  # Largest sum of the rounding errors of all fields for which single precision is used.
+# Least sum of squares of the couplings and fields per √K: weaker ones spread the log-weights less than rounding does.
+_WEAK = 0.03
 _PER_LOGARITHM = 64, 4  # Summed-out variables per logarithm: those of two states, those of more.
 
 
@@ -168,10 +173,29 @@ def _single_is_poor(form: SpinForm, b0: Array, c0: Array, steps: int) -> bool:
             np.maximum(np.abs(c0), np.abs(form.hidden_bias) + form.reach[1]),
         ]
     )
-    if float(np.linalg.norm(np.minimum(largest, 1e9))) * 2.0**-24 > 1e-3:
+    if float(np.linalg.norm(np.minimum(largest, 1e9))) * 2.0**-24 > _LOST:
         return True
     squares = form.squares + sum(float(np.square(x).sum()) for x in slopes)
-    return squares < 0.03 * math.sqrt(steps)
+    return squares < _WEAK * math.sqrt(steps)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # Sizes that overflow are not served.
+def surely_served(forms: Sequence[SignedForm], steps: int | None) -> NDArray[np.bool_]:
+    """Whether models with dense couplings surely run on a fast engine from a uniform base, for each form.
+
+    With a number of `steps`, they surely run in single precision as well. The rules are those for one model, with a
+    margin for the order of the sums, so that the answer may be no for a model at the limit.
+    """
+    w, b, c = (np.stack([getattr(x, name) for x in forms]) for name in ("weights", "visible_bias", "hidden_bias"))
+    size_w, size_b, size_c = np.abs(w), np.abs(b), np.abs(c)
+    size = size_w.sum(axis=(1, 2)) + size_b.sum(axis=1) + size_c.sum(axis=1) + np.abs([x.constant for x in forms])
+    served = _EPS * size <= 0.9e-6
+    if steps is None:
+        return np.asarray(served)
+    largest = np.concatenate([size_b + size_w.sum(axis=2), size_c + size_w.sum(axis=1)], axis=1)
+    served &= np.linalg.norm(largest, axis=1) * 2.0**-24 <= 0.99 * _LOST
+    squares = np.square(w).sum(axis=(1, 2)) + np.square(b).sum(axis=1) + np.square(c).sum(axis=1)
+    return np.asarray(served & (squares >= 1.01 * _WEAK * math.sqrt(steps)))
 
 
 def rounding_of(plan: Plan, log_weights: Array, log_z: float) -> float:

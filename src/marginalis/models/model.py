@@ -189,17 +189,29 @@ class MRF(Displayed):
         """Return the same model with the two sides exchanged; mAIS-H is mAIS-V of this model."""
         if self.lateral is not None:
             raise ValueError("the model is not bipartite: its visible variables cannot be summed out")
-        return MRF(
-            self.weights.T,
-            self.hidden_bias,
-            self.visible_bias,
-            self.hidden_units,
-            self.visible_units,
-            self.temperature,
-            self.offset,
-            Split(self.split.hidden, self.split.visible),
-            self.layout,
+        natural = self.natural
+        weights = _transposed(self.weights)
+        same = natural.weights is self.weights
+        return of_checked(
+            weights=weights,
+            visible_bias=self.hidden_bias,
+            hidden_bias=self.visible_bias,
+            visible_units=self.hidden_units,
+            hidden_units=self.visible_units,
+            temperature=self.temperature,
+            offset=self.offset,
+            split=Split(self.split.hidden, self.split.visible),
+            layout=self.layout,
+            lateral=None,
             labels=self.labels,
+            natural=Natural(
+                weights if same else _transposed(natural.weights),
+                natural.hidden_bias,
+                natural.visible_bias,
+                natural.hidden_units,
+                natural.visible_units,
+                natural.offset,
+            ),
         )
 
     def given(self, held: Mapping[Any, Any]) -> MRF:
@@ -348,3 +360,15 @@ def _once(i: Indices, j: Indices) -> Indices:
     width = int(j.max(initial=0)) + 1
     keys = np.unique(i.astype(np.int64) * width + j)
     return np.stack(np.divmod(keys, width), axis=1)
+
+
+def of_checked(**values: Any) -> MRF:
+    """Return the model with these values of all its fields, which are checked and read-only already."""
+    model = object.__new__(MRF)
+    model.__dict__.update(values)
+    return model
+
+
+def _transposed(weights: Coupling) -> Coupling:
+    """Return the transpose of couplings as the constructor stores it."""
+    return coupling_matrix(weights.T) if sp.issparse(weights) else frozen(np.ascontiguousarray(weights.T))
