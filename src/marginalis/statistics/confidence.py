@@ -48,7 +48,7 @@ _WIDEST = 4.0
 # Squared spread of the log-weights at which their quantiles and their moments have equal influence.
 _BALANCED_SPREAD = 0.7
 # A small number, to avoid division by zero, whose inverse is finite.
-_TINY = 1e-200
+TINY = 1e-200
 # Coarser rounding of the log-weights than this gives a warning.
 _COARSE = 1e-3
 
@@ -120,20 +120,49 @@ def interval(log_weights: Array, level: float = 0.95, unseen: float = 0.0) -> tu
         return -math.inf, math.inf
     w = relative_weights(log_weights)
     mean = float(w.mean())
-    log_mean = float(log_weights.max()) + math.log(mean)
     w -= mean
-    variance = float(w @ w) / n
+    squares = w * w
+    low, middle, high = np.quantile(log_weights, (0.1, 0.5, 0.9))
+    moments = Moments(
+        n=n,
+        log_mean=float(log_weights.max()) + math.log(mean),
+        mean=mean,
+        variance=float(w @ w) / n,
+        square=float(squares.mean()),
+        third=float(squares @ w) / n,
+        fourth=float(squares @ squares) / n,
+        quantiles=(float(low), float(middle), float(high)),
+    )
+    return interval_of(moments, level, unseen)
+
+
+class Moments(NamedTuple):
+    """What the interval depends on: moments of the relative weights, and quantiles of the log-weights."""
+
+    n: int
+    log_mean: float  # Logarithm of the mean weight.
+    mean: float  # Mean of the weights divided by the largest; the following are central moments of these.
+    variance: float
+    square: float  # The variance again, summed in another order.
+    third: float
+    fourth: float
+    quantiles: tuple[float, float, float]  # The 10, 50 and 90 % quantiles of the log-weights.
+
+
+def interval_of(moments: Moments, level: float, unseen: float) -> tuple[float, float]:
+    """Return the interval that `interval` describes, from the moments of the weights."""
+    n, log_mean, mean, variance, square, third, fourth, quantiles = moments
     miss = (1.0 - level) / 2.0
     least = unseen_reach(unseen, level)
     if variance <= 0.0:
         return log_mean + math.log(max(1.0 - least, miss)), log_mean + math.log1p(least)
     error = math.sqrt(variance / (n - 1)) / mean
-    t, too_high, too_low = reaches(w, level)
+    t, too_high, too_low = _reaches_of(n, square, third, fourth, level)
     low, high = 1.0 - error * too_high, 1.0 + error * too_low
     # The lower end of the mean weight is at least p times the mean by Markov's inequality: a mean of positive weights
     # exceeds E[W]/p with probability at most p. The upper end is at least that of the delta method, since the sample
     # skewness of few weights can be too small or even negative.
-    reach = max(math.log(max(high, miss)), t * error) * _farther(log_weights, error)
+    reach = max(math.log(max(high, miss)), t * error) * _farther(n, quantiles, error)
     return log_mean + math.log(max(min(low, 1.0 - least), miss)), log_mean + max(reach, math.log1p(least))
 
 
@@ -142,7 +171,7 @@ def unseen_reach(unseen: float, level: float = 0.95) -> float:
     return -math.log((1.0 - level) / 2.0) * unseen
 
 
-def _farther(log_weights: Array, error: float) -> float:
+def _farther(n: int, quantiles: tuple[float, float, float], error: float) -> float:
     """Return the factor by which the upper end of the interval moves out, given the relative error of the sample.
 
     The quantile function of the log-weights is modelled as a + s z + c z²/2 with a normal z, through their 10, 50 and
@@ -150,12 +179,11 @@ def _farther(log_weights: Array, error: float) -> float:
     is compared with that of the sample. If the log-weights spread little, the moments of the sample are more reliable
     and the factor is close to 1.
     """
-    low, middle, high = np.quantile(log_weights, (0.1, 0.5, 0.9))
-    up, down = float(high - middle) / _Z90, float(middle - low) / _Z90
+    low, middle, high = quantiles
+    up, down = (high - middle) / _Z90, (middle - low) / _Z90
     c = min((up - down) / _Z90, _MOST_BEND)
     s = max(up - c * _Z90 / 2.0, 0.0)
     ratio = 2.0 * s * s / (1.0 - 2.0 * c) - s * s / (1.0 - c) + math.log((1.0 - c) / math.sqrt(1.0 - 2.0 * c))
-    n = len(log_weights)
     foretold = math.sqrt(math.expm1(min(max(ratio, 0.0), 700.0)) / n) * (1.0 + 2.0 / math.sqrt(n))
     return float(min(max(foretold / error, 1.0), _WIDEST) ** (up * up / (_BALANCED_SPREAD + up * up)))
 
@@ -166,11 +194,13 @@ def reaches(deviations: Array, level: float = 0.95) -> tuple[float, float, float
     `deviations` are those of the terms from their mean, not all zero. The degrees of freedom of t follow from their
     kurtosis; the other two values allow for their skewness.
     """
-    n = len(deviations)
-    squares = deviations * deviations
-    variance = float(squares.mean())
-    skewness = float(squares @ deviations) / n / variance**1.5
-    kurtosis = float(squares @ squares) / n / variance**2
+    n, squares = len(deviations), deviations * deviations
+    third, fourth = float(squares @ deviations) / n, float(squares @ squares) / n
+    return _reaches_of(n, float(squares.mean()), third, fourth, level)
+
+
+def _reaches_of(n: int, variance: float, third: float, fourth: float, level: float) -> tuple[float, float, float]:
+    skewness, kurtosis = third / variance**1.5, fourth / variance**2
     t = float(stdtrit(min(2.0 * n / max(kurtosis - 1.0, 2.0), n - 1.0), 0.5 + level / 2.0))
     a = _SKEWNESS * skewness / math.sqrt(n)
     return t, _hall(t, a), -_hall(-t, a)
@@ -192,7 +222,7 @@ def fit_tail(log_weights: Array) -> Tail | None:
     top = np.sort(np.partition(log_weights, n - size - 1)[n - size - 1 :])
     weights = np.exp(top - top[-1])
     excess = weights[1:] - weights[0]
-    excess = excess[excess > _TINY]
+    excess = excess[excess > TINY]
     if len(np.unique(excess)) < MIN_TAIL:
         return None
     k, scale = _pareto(excess)
@@ -209,7 +239,7 @@ def _pareto(x: Array) -> tuple[float, float]:
     count = 30 + int(math.sqrt(n))
     quartile = x[int(n / 4.0 + 0.5) - 1]
     b = 1.0 / x[-1] + (1.0 - np.sqrt(count / (np.arange(1, count + 1) - 0.5))) / (3.0 * quartile)
-    b[b == 0.0] = _TINY  # The formulas below are 0/0 for b = 0, the exponential distribution.
+    b[b == 0.0] = TINY  # The formulas below are 0/0 for b = 0, the exponential distribution.
     k = np.log1p(-b[:, None] * x).mean(axis=1)
     profile = n * (np.log(-b / k) - k - 1.0)
     weight = np.exp(profile - profile.max())
