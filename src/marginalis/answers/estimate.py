@@ -24,6 +24,8 @@ from ..statistics.weights import Weights
 from .curve import Curve
 from .record import Answer, Record, finite, printable
 
+NOT_FINITE = "the log-weights are not finite: the parameters are too large for floating point"
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimate(Answer):
@@ -190,6 +192,10 @@ class Estimate(Answer):
 
     def save(self, path: str | Path) -> None:
         """Write the estimate and its record to an ``.npz`` file, which `load_estimate` reads."""
+        write_result(path, self.content(), self.to_json())
+
+    def content(self) -> Result:
+        """Return what the file of an estimate holds, besides a summary."""
         provenance = {
             **self.record.to_plain(),
             "fingerprint": self.fingerprint,
@@ -199,8 +205,7 @@ class Estimate(Answer):
         if self.unseen:
             provenance["unseen"] = self.unseen
         curve = None if self.curve is None else (self.curve.betas, self.curve.log_weights, self.curve.log_z0)
-        result = Result(self.log_weights, self.log_z0, self.record.runs, provenance, curve)
-        write_result(path, result, self.to_json())
+        return Result(self.log_weights, self.log_z0, self.record.runs, provenance, curve)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain data; infinite numbers, such as the error of one chain, become None."""
@@ -241,27 +246,31 @@ class Estimate(Answer):
 def load_estimate(path: str | Path) -> Estimate:
     """Read an estimate that `Estimate.save` or ``marginalis estimate --out`` wrote; it equals the one written."""
     with reading("result", path):
-        found = read_result(path)
-        data = found.provenance
-        for name in ("fingerprint", "notes", "rounding"):
-            if name not in data:
-                raise ValueError(f"provenance lacks {name!r}")
-        fingerprint, notes = printable(data.pop("fingerprint"), "fingerprint"), data.pop("notes")
-        rounding, unseen = (real_number(data.pop(name, 0.0), name) for name in ("rounding", "unseen"))
-        if not isinstance(notes, list) or rounding < 0.0 or unseen < 0.0:
-            raise ValueError("notes must be a list, and rounding and unseen must not be negative")
-        record = Record.from_plain(data, found.runs)
-        if len(found.log_weights) != (record.populations or record.chains) or record.chains % len(found.log_weights):
-            raise ValueError(f"holds {len(found.log_weights)} log-weights, which do not fit its {record.chains} chains")
-        if found.curve is not None and found.curve[1].shape[1] != record.chains:
-            raise ValueError(f"the curve has {found.curve[1].shape[1]} chains; the record has {record.chains}")
-        return Estimate(
-            weights=Weights(found.log_weights, found.log_z0, rounding, unseen, record.weights_of),
-            record=record,
-            fingerprint=fingerprint,
-            curve=None if found.curve is None else Curve(*found.curve, unseen),
-            notes=tuple(printable(note, "a note") for note in notes),
-        )
+        return of_content(read_result(path))
+
+
+def of_content(found: Result) -> Estimate:
+    """Return the estimate that a file holds, or raise a ValueError that names what is wrong with it."""
+    data = found.provenance
+    for name in ("fingerprint", "notes", "rounding"):
+        if name not in data:
+            raise ValueError(f"provenance lacks {name!r}")
+    fingerprint, notes = printable(data.pop("fingerprint"), "fingerprint"), data.pop("notes")
+    rounding, unseen = (real_number(data.pop(name, 0.0), name) for name in ("rounding", "unseen"))
+    if not isinstance(notes, list) or rounding < 0.0 or unseen < 0.0:
+        raise ValueError("notes must be a list, and rounding and unseen must not be negative")
+    record = Record.from_plain(data, found.runs)
+    if len(found.log_weights) != (record.populations or record.chains) or record.chains % len(found.log_weights):
+        raise ValueError(f"holds {len(found.log_weights)} log-weights, which do not fit its {record.chains} chains")
+    if found.curve is not None and found.curve[1].shape[1] != record.chains:
+        raise ValueError(f"the curve has {found.curve[1].shape[1]} chains; the record has {record.chains}")
+    return Estimate(
+        weights=Weights(found.log_weights, found.log_z0, rounding, unseen, record.weights_of),
+        record=record,
+        fingerprint=fingerprint,
+        curve=None if found.curve is None else Curve(*found.curve, unseen),
+        notes=tuple(printable(note, "a note") for note in notes),
+    )
 
 
 def run_plan(plan: Plan, session: Session, recorder: Recorder | None = None) -> Estimate:
@@ -270,23 +279,27 @@ def run_plan(plan: Plan, session: Session, recorder: Recorder | None = None) -> 
     with np.errstate(over="ignore", invalid="ignore"):  # An overflow is an error below.
         log_weights = session.run(plan, recorder).log_weights
     if not np.isfinite(log_weights).all():
-        raise ValueError("the log-weights are not finite: the parameters are too large for floating point")
-    unseen, fixed = 0.0, 0
-    if plan.path.part is not None and not plan.path.start.is_uniform:
-        unseen = unseen_share(plan.path.end, plan.path.start, plan.chains.count)
-        fixed = count_fixed_variables(plan.path.end, plan.path.start)
+        raise ValueError(NOT_FINITE)
+    unseen, notes = doubts_of(plan)
     log_z0 = plan.path.log_z0
     rounding = rounding_of(plan, log_weights, log_z0 + log_mean_exp(log_weights))
     record = Record.of(plan, time.perf_counter() - start, session.names)
-    warning = (
-        f"the base fixes {fixed} of {plan.path.end.n_variables} variables in one state, but the couplings may favour "
-        "other states; the chains miss these, and the weights do not show it: use base='uniform'"
-        if fixed
-        else ""
-    )
     return Estimate(
         weights=Weights(frozen(log_weights), log_z0, rounding, unseen, record.weights_of),
         record=record,
         fingerprint=plan.fingerprint(),
-        notes=(warning,) * (fixed > 0),
+        notes=notes,
     )
+
+
+def doubts_of(plan: Plan) -> tuple[float, tuple[str, ...]]:
+    """Return the share of unseen states of a run (see `unseen_share`), and warnings about the base."""
+    if plan.path.part is None or plan.path.start.is_uniform:
+        return 0.0, ()
+    unseen = unseen_share(plan.path.end, plan.path.start, plan.chains.count)
+    fixed = count_fixed_variables(plan.path.end, plan.path.start)
+    warning = (
+        f"the base fixes {fixed} of {plan.path.end.n_variables} variables in one state, but the couplings may favour "
+        "other states; the chains miss these, and the weights do not show it: use base='uniform'"
+    )
+    return unseen, (warning,) * (fixed > 0)

@@ -180,7 +180,7 @@ def _single_is_poor(form: SpinForm, b0: Array, c0: Array, steps: int) -> bool:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # Sizes that overflow are not served.
-def surely_served(forms: Sequence[SignedForm], steps: int | None) -> NDArray[np.bool_]:
+def surely_served(forms: Sequence[SpinForm], steps: int | None) -> NDArray[np.bool_]:
     """Whether models with dense couplings surely run on a fast engine from a uniform base, for each form.
 
     With a number of `steps`, they surely run in single precision as well. The rules are those for one model, with a

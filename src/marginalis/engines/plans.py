@@ -63,7 +63,7 @@ def _plan_alike(
     whole: Any = np.stack([models[number].weights for number in members]).all(axis=(1, 2))
     chosen = filled_in({name: value for name, value in options.items() if name != "seed"}, leave_out=NOT_OF_A_PLAN)
     if chosen["engine"] != "numpy":
-        forms = [models[number].signed_form for number in members]
+        forms = [models[number].partial_spin_form for number in members]
         whole &= surely_served(forms, None if chosen["precision"] == "double" else first.steps)
     alike = [number for number, same in zip(members, whole.tolist(), strict=True) if same]
     if not alike:

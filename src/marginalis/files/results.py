@@ -81,6 +81,27 @@ def read_result(path: str | Path) -> Result:
     )
 
 
+def packed(result: Result) -> bytes:
+    """Return a result without a curve as bytes, a line of JSON and the log-weights, for one of many in a database."""
+    head = {"log_z0": result.log_z0, "runs": result.runs, "provenance": result.provenance}
+    line = json.dumps(head, allow_nan=False).encode()
+    return line + b"\n" + np.ascontiguousarray(result.log_weights, dtype="<f8").tobytes()
+
+
+def unpacked(data: bytes) -> Result:
+    """Return the result in such bytes; raise a ValueError that names the problem if they are not valid."""
+    line, _, numbers = data.partition(b"\n")
+    head = _object(line.decode("utf-8", "replace"))
+    runs = head.get("runs")
+    if len(numbers) % 8 or not isinstance(runs, list) or not all(isinstance(x, list) and len(x) == 3 for x in runs):
+        raise ValueError("the parts of a result do not fit together")
+    if not isinstance(head.get("provenance"), dict):
+        raise ValueError("a result lacks its provenance")
+    log_weights = real_array(np.frombuffer(numbers, dtype="<f8"), "log_weights", 1)
+    found = tuple(tuple(row) for row in runs)
+    return Result(log_weights, real_number(head.get("log_z0"), "log_z0"), found, head["provenance"], None)
+
+
 def _check_tags(headers: dict[str, Header]) -> None:
     _check_keys(headers, ("version", "kind"))
     if headers["version"].size != 1 or headers["kind"].size != 1 or headers["kind"].bytes > 4096:

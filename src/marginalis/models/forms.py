@@ -188,7 +188,7 @@ def partial_spin_form(natural: Natural) -> SpinForm:
     )
     w, b, c = natural.weights, natural.visible_bias, natural.hidden_bias
     if v_offset == h_offset == 0.0 and v_scale == h_scale == 1.0:
-        return SignedForm(w, b + 0.0, c + 0.0, 0.0, natural.lateral)  # The added zero turns −0 into 0.
+        return SpinForm(w, b + 0.0, c + 0.0, 0.0, natural.lateral)  # The added zero turns −0 into 0.
     scale = v_scale * h_scale
     lateral, inside = natural.lateral, np.zeros(len(b))
     with np.errstate(over="ignore", invalid="ignore"):  # An overflow makes `size` infinite, and the form is not used.

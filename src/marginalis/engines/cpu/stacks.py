@@ -26,7 +26,7 @@ def serves(plan: Plan, prepared: Prepared) -> bool:
     """Whether plans of this shape are run together: small dense models of spins without resampling."""
     chains = plan.chains
     plain = chains.start is None and not chains.populations and plan.path.mixture is None
-    if not (plain and not sp.issparse(plan.path.end.weights) and isinstance(prepared.model, tables.Model)):
+    if not (plain and not sp.issparse(plan.path.end.weights) and isinstance(prepared.model, tables.TableArguments)):
         return False
     blocks = -(-chains.count // LANES)
     return blocks * LANES * plan.steps * prepared.operations <= CALL_OPERATIONS and chains.count <= prepared.together
@@ -81,7 +81,7 @@ def _spins_of(plans: Sequence[Plan]) -> tuple[Array, tuple[Array, Array], tuple[
         return tuple(np.stack([getattr(value, name) for value in values]) for name in names)
 
     if plans[0].path.start.is_uniform:  # The slopes are the model's fields.
-        forms = [plan.path.end.signed_form for plan in plans]
+        forms = [plan.path.end.partial_spin_form for plan in plans]
         weights, *slopes = stacked(forms, "weights", "visible_bias", "hidden_bias")
         return weights, (slopes[0], slopes[1]), None, np.array([form.constant for form in forms])
     paths = [plan.path.spins for plan in plans]
