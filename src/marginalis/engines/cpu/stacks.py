@@ -26,7 +26,7 @@ def serves(plan: Plan, prepared: Prepared) -> bool:
     """Whether plans of this shape are run together: small dense models of spins without resampling."""
     chains = plan.chains
     plain = chains.start is None and not chains.populations and plan.path.mixture is None
-    if not (plain and not sp.issparse(plan.path.end.weights) and isinstance(prepared.model, tables.TableArguments)):
+    if not (plain and not sp.issparse(plan.path.end.weights) and isinstance(prepared.arguments, tables.TableArguments)):
         return False
     blocks = -(-chains.count // LANES)
     return blocks * LANES * plan.steps * prepared.operations <= CALL_OPERATIONS and chains.count <= prepared.together
@@ -37,14 +37,14 @@ def advance(plans: Sequence[Plan], prepared: Prepared) -> Iterator[tuple[Array, 
 
     `prepared` is the first plan as `tables.prepare` has prepared it.
     """
-    at_once = max(1, _MOST_BYTES // (4 * (prepared.model.up[0].size + prepared.model.down[0].size)))
+    at_once = max(1, _MOST_BYTES // (4 * (prepared.arguments.up[0].size + prepared.arguments.down[0].size)))
     for first in range(0, len(plans), at_once):
         yield _advance_some(plans[first : first + at_once], prepared)
 
 
 def _advance_some(plans: Sequence[Plan], prepared: Prepared) -> tuple[Array, Array | None]:
     """Prepare plans and run them to the end."""
-    plan, model, n = plans[0], prepared.model, len(plans)
+    plan, model, n = plans[0], prepared.arguments, len(plans)
     weights, slopes, bases, rises = _spins_of(plans)
     slope_v, slope_h = map(_padded, slopes)
     base_v, base_h = (None, None) if bases is None else map(_padded, bases)
