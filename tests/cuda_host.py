@@ -1,5 +1,6 @@
 """A stand-in for a GPU: the kernels compiled as C++ for the host, on NumPy's arrays."""
 
+import contextlib
 import ctypes
 import shutil
 import subprocess
@@ -53,6 +54,12 @@ class HostDevice:
 
     def download(self, values):
         return values.copy()
+
+    def staged(self, values):
+        return values.copy()
+
+    def own_stream(self):
+        return contextlib.nullcontext()
 
     def take(self, values, places, axis):
         return np.ascontiguousarray(values.take(places, axis=axis))

@@ -181,9 +181,10 @@ COMPILED = [
     ([small.SOURCE], {"NV": 20, "NH": 40, "GROUP": 32, "SPINS": 7, "ROOM_BYTES": 4224, "BATCH": 8, "NUMBERS": 1}),
     (
         [small.SOURCE],
-        {"NV": 20, "NH": 40, "GROUP": 1, "SPINS": 5, "ROOM_BYTES": 0, "BATCH": 8, "NUMBERS": 1, "JOINT": 1},
+        {"NV": 20, "NH": 40, "GROUP": 1, "SPINS": 5, "ROOM_BYTES": 0, "BATCH": 8, "NUMBERS": 1, "JOINT": 1, "MANY": 1},
     ),
-    ([lattice.SOURCE], {"DEGREES_V": 16, "DEGREES_H": 24, "INSIDE": 1, "PLANES": 1, "BITS": 6}),
+    ([small.TABLES], {"NV": 20, "NH": 40, "GROUP": 32, "SPINS": 7, "NUMBERS": 70000, "MANY": 1}),
+    ([lattice.SOURCE], {"DEGREES_V": 16, "DEGREES_H": 24, "INSIDE": 1, "PLANES": 1, "BITS": 6, "MANY": 1}),
     ([lattice.SOURCE], {"DEGREES_V": 16, "DEGREES_H": 24, "SIGNED": 1, "SORTED": 1, "BITS": 6}),
     ([sites.SOURCE, lattice.GATHER], {"LENGTH_V": 4, "LENGTH_H": 8, "FIELDS": 1, "BASE": 1, "JOINT": 1}),
     (large.STREAMED, {"SUMMED": 1, "JOINT": 1, "ROWS": 64, "HALVES": 2, "BLOCKS": 2}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,10 +62,9 @@ def _on_gpu(plans: Sequence[Plan], threads: int, tick: Tick) -> list[RunResult]:
     """Run plans on their GPU: in one launch if a kernel supports them, otherwise one after the other."""
     from . import cuda  # CuPy is imported only when needed, because it takes a second to load.
 
-    together: Callable[[Sequence[Plan], Tick], list[RunResult] | None] | None = getattr(cuda, "run_batch", None)
-    found = None if together is None else together(plans, tick)
-    if found is not None:
-        return found
+    together = cuda.run_batch(plans, tick)
+    if together is not None:
+        return [RunResult(*weights) for weights in together]
     found = []
     for plan in plans:
         found.append(advance(plan, begin(plan), range(plan.chains.count), threads, _ignore))

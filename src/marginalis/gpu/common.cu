@@ -136,12 +136,28 @@ FORCED real rise(real now, real before, real slope, real per_step)
 
 struct alignas(16) Words { u32 w[4]; };
 
-// The keys of the ten rounds of Philox are separate kernel arguments, which multiprocessors read at no cost.
 struct Keys { u32 of[20]; };
+#ifdef MANY
+// A launch has a row of blocks for each of many models. A model has a seed of two words, from which the keys of the ten
+// rounds of Philox follow. Arrays contain the parts of all models in sequence.
+#define KEYS const u32 *seeds
+#define GIVEN_KEYS keys_of(seeds + 2 * blockIdx.y)
+#define OWN_PART(array, size) array += (u64)blockIdx.y * (size)
+FORCED Keys keys_of(const u32 *seed)
+{
+    Keys keys;
+#pragma unroll
+    for (int r = 0; r < 10; ++r) keys.of[2 * r] = seed[0] + r * 0x9E3779B9u, keys.of[2 * r + 1] = seed[1] + r * 0xBB67AE85u;
+    return keys;
+}
+#else
+#define OWN_PART(array, size)
+// The keys are separate kernel arguments, which multiprocessors read at no cost.
 #define KEYS \
     u32 a0, u32 b0, u32 a1, u32 b1, u32 a2, u32 b2, u32 a3, u32 b3, u32 a4, u32 b4, \
     u32 a5, u32 b5, u32 a6, u32 b6, u32 a7, u32 b7, u32 a8, u32 b8, u32 a9, u32 b9
 #define GIVEN_KEYS {{a0, b0, a1, b1, a2, b2, a3, b3, a4, b4, a5, b5, a6, b6, a7, b7, a8, b8, a9, b9}}
+#endif
 
 // Philox-4x32-10 (Salmon et al., SC 2011) at the counter (chain, step, group, side).
 FORCED Words philox(u32 chain, u32 step, u32 group, u32 side, const Keys &keys)

@@ -54,6 +54,7 @@ class Device:
         self._lock = threading.Lock()
         self._kernels: dict[Any, Any] = {}
         self._kept: OrderedDict[Any, Any] = OrderedDict()
+        self._streams: list[Any] = []  # Streams that no thread uses now.
 
     @cached_property
     def has_warpgroups(self) -> bool:
@@ -120,6 +121,34 @@ class Device:
         with self._at_work():
             self._await()
             return self._cupy.asnumpy(values)
+
+    def staged(self, values: Any) -> np.ndarray:
+        """Return the same in page-locked memory, which is filled several times as fast; it should be released soon."""
+        with self._at_work():
+            self._await()
+            found: np.ndarray
+            try:
+                memory = self._cupy.cuda.alloc_pinned_memory(values.nbytes)
+            except Exception:  # The system limits such memory.
+                found = self._cupy.asnumpy(values)
+                return found
+            found = np.frombuffer(memory, values.dtype, values.size).reshape(values.shape)
+            values.get(out=found)
+            return found
+
+    @contextmanager
+    def own_stream(self) -> Iterator[None]:
+        """Let the work of this thread overlap with that of others; it waits only for what this thread has launched."""
+        with self._at_work():
+            with self._lock:  # Streams are used again, because each has memory of its own.
+                stream = self._streams.pop() if self._streams else self._cupy.cuda.Stream(non_blocking=True)
+            try:
+                with stream:
+                    yield
+            finally:
+                stream.synchronize()
+                with self._lock:
+                    self._streams.append(stream)
 
     def take(self, values: Any, places: np.ndarray, axis: int) -> Any:
         """Return the given rows or columns of an array."""

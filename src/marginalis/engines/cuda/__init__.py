@@ -2,22 +2,26 @@
 
 Every Python module with a `Population` prepares plans for the kernel in the file of the same name with ``.cu``: `small`
 and `large` for dense models of spins (`resident` distributes the weights of `large` among multiprocessors), `lattice`
-and `sites` for sparse bipartite graphs, and `general` for any model. `population` is their common base. The package
-uses `gpu.device` and imports no other engine. Read `population` first, then `general`.
+and `sites` for sparse bipartite graphs, and `general` for any model. `population` is their common base, and `together`
+that of launches for many models. The package uses `gpu.device` and imports no other engine. Read `population` first,
+then `general`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from threading import Lock
 from types import ModuleType
 from weakref import WeakSet
 
 from ...gpu.device import open_device
+from ...parallel.threads import Tick
 from .. import PreparedPlan
 from ..plan import Plan
 from . import general, large, lattice, sites, small
 from .population import OnDevice
+from .together import Weights, run_together
 
 
 def kernel_for(plan: Plan) -> ModuleType:
@@ -48,3 +52,14 @@ def begin(plan: Plan) -> PreparedPlan:
         carries_marginal=plan.method == "ais",
         at_a_time=len(plan.placement.devices),
     )
+
+
+def run_batch(plans: Sequence[Plan], tick: Tick) -> list[Weights] | None:
+    """Run plans of one shape in as few launches as possible; return None if no kernel supports them together.
+
+    Of every plan the result has the log-weights, and those of mAIS if AIS has computed them as well.
+    """
+    chains, kernel = plans[0].chains, kernel_for(plans[0])
+    if chains.populations or chains.start is not None or not hasattr(kernel, "Together"):
+        return None
+    return run_together(kernel, plans, tick) if kernel.serves_together(plans) else None

@@ -303,11 +303,34 @@ FORCED void weigh(double *weight, u32 *counts, const double *table, const int *s
 // groups are padding. `x` holds the states group by group, with room for both sides unless they are in shared memory.
 // `thresholds` are listed by step from `origin` on and by c, times 2^32; `worth` are the contributions of sites to a
 // log-weight by step (`lattice.py`).
+//
+// With MANY, models have lists of inputs of their own, of `wires_v` and `wires_h` numbers, and the tables of number
+// `tables[model]`, which have `rows` steps.
+#ifdef MANY
+#define OWN_TABLES const int *tables, int rows, int wires_v, int wires_h,
+#else
+#define OWN_TABLES
+#endif
+#ifdef PLANES
+#define PER_STEP (MOST * DIGITS)
+#else
+#define PER_STEP MOST
+#endif
+
 extern "C" __global__ void BOUNDS anneal(
-    int n, int m, const u32 *inputs_v, const u32 *inputs_h, const u32 *units_v, const u32 *units_h,
+    OWN_TABLES int n, int m, const u32 *inputs_v, const u32 *inputs_h, const u32 *units_v, const u32 *units_h,
     const int *starts_v, const int *starts_h, const u32 *thresholds, const double *worth, int origin, KEYS, u32 side_v, u32 side_h,
     u32 first_group, int lead, int chains, u32 *states, double *weights, int from, int to, int steps, int fresh)
 {
+#ifdef MANY
+    OWN_PART(inputs_v, wires_v), OWN_PART(inputs_h, wires_h), OWN_PART(weights, chains);
+    thresholds += (u64)tables[blockIdx.y] * rows * MOST, worth += (u64)tables[blockIdx.y] * rows * PER_STEP;
+#ifdef INSIDE
+    OWN_PART(states, (u64)gridDim.x * n);
+#else
+    OWN_PART(states, (u64)gridDim.x * (n + m));
+#endif
+#endif
     SHARED_BYTES(shared_bytes);
     const Keys keys = GIVEN_KEYS;
     int lane = threadIdx.x % 32, t = 32 * blockIdx.x + lane - lead;
@@ -344,10 +367,10 @@ extern "C" __global__ void BOUNDS anneal(
         __syncthreads();
         if (threadIdx.x < 32) {
 #ifdef PLANES
-            weigh<0, DEGREES_H>(&weight, counts + lane, worth + (long)(k - origin) * MOST * DIGITS, starts_h);
+            weigh<0, DEGREES_H>(&weight, counts + lane, worth + (long)(k - origin) * PER_STEP, starts_h);
 #else
             double sum = 0.0;
-            const double *table = worth + (long)(k - origin) * MOST;
+            const double *table = worth + (long)(k - origin) * PER_STEP;
             weigh<0, DEGREES_H>(&sum, counts + lane, table, starts_h);
             weight = multiply_add(sum, table[0], weight);
 #endif

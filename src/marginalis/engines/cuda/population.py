@@ -13,8 +13,8 @@ from ...gpu.device import Device
 from ...random import HIDDEN, KEY_STEPS, MASK, VISIBLE
 from ..plan import Plan
 
-_LAUNCH_SECONDS = 0.1  # Longest time between two waits for the GPU, so that interrupts are handled promptly.
-_STEP_SECONDS = 1e-6  # Shortest time of one step, for any number of chains.
+LAUNCH_SECONDS = 0.1  # Longest time between two waits for the GPU, so that interrupts are handled promptly.
+STEP_SECONDS = 1e-6  # Shortest time of one step, for any number of chains.
 
 
 class Prepared(NamedTuple):
@@ -86,8 +86,8 @@ class OnDevice(ABC):
         self.weights, self.joint = self.both[0], None if plan.method != "ais" else self.both[1]
         self._found: tuple[int, Array] | None = None  # A step, and the log-weights after it.
         self.fresh = 1  # 1: the states are still to be drawn from the base.
-        rate = max(prepared.seconds * len(chains), _STEP_SECONDS)
-        self.stride = max(1, int(_LAUNCH_SECONDS / rate))
+        rate = max(prepared.seconds * len(chains), STEP_SECONDS)
+        self.stride = max(1, int(LAUNCH_SECONDS / rate))
 
     @abstractmethod
     def launch(self, to_step: int) -> None:

@@ -14,6 +14,16 @@
 #define TILES_OF(n) (((n) + 3) / 4) // Groups of units that share a call of Philox.
 #define ALL 0xffffffffu
 
+#ifdef MANY
+#define GRID const double *grids
+#define OWN_PARTS \
+    OWN_PART(numbers, NUMBERS); OWN_PART(states, ROUNDS(NV) * (u64)chains); \
+    OWN_PART(weights, chains); OWN_PART(joint, chains); const double grid = grids[blockIdx.y]
+#else
+#define GRID double grid
+#define OWN_PARTS
+#endif
+
 struct Sums { real linear, top, bottom, drawn; };
 
 FORCED Sums both(Sums a, Sums b)
@@ -185,8 +195,9 @@ FORCED void draw_side_v(const Chain &chain, const Step &step, const States<NH> &
 // the sampled side, of the slope of its own fields along the path, and the fields of the base.
 extern "C" __global__ void BOUNDS anneal(
     const real *numbers, const real *betas, const double *differences, KEYS, u32 side_v, u32 side_h, u32 first,
-    int chains, u32 *states, double *weights, double *joint, double grid, int from, int to, int steps, int fresh)
+    int chains, u32 *states, double *weights, double *joint, GRID, int from, int to, int steps, int fresh)
 {
+    OWN_PARTS;
     SHARED(real, shared, numbers, NUMBERS);
     const real *table_h = shared, *table_v = table_h + GROUPS(NV) * WIDTH(NH) * 32;
     const real *slope = table_v + GROUPS(NH) * WIDTH(NV) * 32, *base_v = slope + GROUPS(NV) * 32, *base_h = base_v + WIDTH(NV);
@@ -387,8 +398,9 @@ FORCED double over_lanes(double part) // The sum is exact in any order.
 // As above, with a table for each round of 32 units.
 extern "C" __global__ void BOUNDS anneal(
     const real *numbers, const real *betas, const double *differences, KEYS, u32 side_v, u32 side_h, u32 first,
-    int chains, u32 *states, double *weights, double *joint, double grid, int from, int to, int steps, int fresh)
+    int chains, u32 *states, double *weights, double *joint, GRID, int from, int to, int steps, int fresh)
 {
+    OWN_PARTS;
     SHARED(real, shared, numbers, NUMBERS);
     const real *table_h = shared, *table_v = table_h + ROUNDS(NH) * STATES(NV) * 32;
     const real *slope = table_v + ROUNDS(NV) * STATES(NH) * 32, *base_v = slope + STATES(NV), *base_h = base_v + 32 * ROUNDS(NV);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,8 +15,10 @@ from ...gpu.device import Device
 from ...paths.path import SpinPath
 from ..plan import Plan
 from .population import OnDevice, Prepared, prepared, real_type, weight_grid
+from .together import OneLaunch
 
 SOURCE = Path(__file__).with_name("small.cu")
+TABLES = Path(__file__).with_name("small_tables.cu")
 _MOST_UNITS = 96  # Largest number of units of a side; a product of as many factors in [1, 2] stays in range.
 _MOST_BYTES = 96 << 10  # Largest size of tables for one thread per chain; every supported GPU has this shared memory.
 _FIVE = 5  # Spins of a table for one thread per chain: its 32 numbers lie in 32 different banks.
@@ -32,7 +35,6 @@ class SmallLayout(NamedTuple):
     path: SpinPath
     weights: Array
     key: bytes  # The model as bytes, the key under which tables are kept.
-    macros: dict[str, object]
     grid: np.float64
 
 
@@ -65,12 +67,16 @@ def _states(inputs: int, spins: int) -> int:
     return (tables - 1 << spins) + (1 << (inputs - (tables - 1) * spins))
 
 
-def _bytes(plan: Plan, n: int, m: int, group: int, spins: int) -> int:
-    """Return the size of the tables."""
+def _numbers(n: int, m: int, group: int, spins: int) -> int:
+    """Return how many numbers the tables and the fields of the base contain."""
     widths = _widths(n, m, group)
     states_v, states_h = (32 * -(-x // _FIVE) if group == 1 else _states(x, spins) for x in (n, m))
-    numbers = states_v * (widths[1] + 1) + states_h * widths[0] + sum(widths)
-    return (numbers + 3) * np.dtype(real_type(plan)).itemsize
+    return states_v * (widths[1] + 1) + states_h * widths[0] + sum(widths)
+
+
+def _bytes(plan: Plan, n: int, m: int, group: int, spins: int) -> int:
+    """Return the size of the tables."""
+    return (_numbers(n, m, group, spins) + 3) * np.dtype(real_type(plan)).itemsize
 
 
 def _room(plan: Plan, n: int, m: int) -> int:
@@ -80,10 +86,11 @@ def _room(plan: Plan, n: int, m: int) -> int:
 
 
 def on_grid(weights: Array, bias: Array, digits: int) -> tuple[Array, Array]:
-    """Round couplings [input, unit] and biases to multiples of powers of 2, so that all their sums are exact."""
-    most = np.abs(weights).sum(axis=0) + np.abs(bias)
+    """Round couplings […, input, unit] and biases to multiples of powers of 2, so that all their sums are exact."""
+    most = np.abs(weights).sum(axis=-2) + np.abs(bias)
     grid = np.ldexp(1.0, np.frexp(1.001 * most)[1] - digits)
-    return np.rint(weights / grid) * grid, np.rint(bias / grid) * grid
+    rows = grid[..., None, :]
+    return np.rint(weights / rows) * rows, np.rint(bias / grid) * grid
 
 
 def _tables(weights: Array, bias: Array, width: int, spins: int, last_first: bool) -> Array:
@@ -130,6 +137,50 @@ def threads_per_chain(n: int, m: int, chains: int, multiprocessors: int) -> int:
     return 32 if chains <= (40 + looked_up / 10) * multiprocessors else 1
 
 
+def arrangement(plan: Plan, chains: int, models: int, device: Device) -> tuple[int, int, int, int]:
+    """Return the threads of a chain, the spins of a table, the bytes of memory of a warp and the threads of a block.
+
+    Every one of the `models` has `chains` chains, and blocks of its own.
+    """
+    n, m = plan.path.end.n_visible, plan.path.end.n_hidden
+    if threads_per_chain(n, m, models * chains, device.multiprocessors) > 1:
+        # As few equal waves of blocks as possible, one block per multiprocessor at a time.
+        waves = -(-models * -(-chains // _WARPS) // device.multiprocessors)
+        warps = min(_WARPS, -(-chains // max(1, device.multiprocessors * waves // models)))
+        room = _room(plan, n, m)
+        left = device.shared_bytes - warps * room
+        for spins in range(_LONGEST, _FIVE - 1, -1):
+            if _bytes(plan, n, m, 32, spins) <= left:
+                return 32, spins, room, 32 * warps
+    return 1, _FIVE, 0, min(_BLOCK, 32 * -(-chains // 32))
+
+
+def _macros(plan: Plan, group: int, spins: int, room: int, sizes: tuple[int, int, int]) -> dict[str, object]:
+    """Return the macros of the kernel; `sizes` are the numbers of units of both sides and of numbers of the tables."""
+    bounds = f"__launch_bounds__({32 * _WARPS})" if group > 1 else None
+    if group == 1 and plan.method == "ais":  # AIS needs more registers, so that too few threads would fit.
+        bounds = f"__launch_bounds__({_BLOCK},{512 // _BLOCK})"
+    return {
+        "NV": sizes[0],
+        "NH": sizes[1],
+        "DOUBLE": 1 if plan.placement.precision == "double" else None,
+        "BASE": None if plan.path.start.is_uniform else 1,
+        "JOINT": 1 if plan.method == "ais" else None,
+        "GROUP": group,
+        "SPINS": spins,
+        "NUMBERS": sizes[2],
+        "ROOM_BYTES": room,
+        "BATCH": _BATCH,
+        "BOUNDS": bounds,
+    }
+
+
+def dense(path: SpinPath) -> Array:
+    """Return the couplings of a path as a dense array."""
+    weights: Array = path.weights.toarray() if sp.issparse(path.weights) else path.weights
+    return weights
+
+
 class Population(OnDevice):
     """Chains whose sampled spins are stored as bits of words, [word, chain]."""
 
@@ -148,17 +199,10 @@ class Population(OnDevice):
     def prepare(plan: Plan, device: Device) -> Prepared:
         """Convert a plan to the arguments of the kernel."""
         path = plan.path.spins
-        weights = path.weights.toarray() if sp.issparse(path.weights) else path.weights
+        weights = dense(path)
         n, m = weights.shape
-        macros: dict[str, object] = {
-            "NV": n,
-            "NH": m,
-            "DOUBLE": 1 if plan.placement.precision == "double" else None,
-            "BASE": None if plan.path.start.is_uniform else 1,
-            "JOINT": 1 if plan.method == "ais" else None,
-        }
         key = b"".join(x.tobytes() for x in (weights, path.slope_v, path.slope_h, path.base_v, path.base_h))
-        layout = SmallLayout(path, weights, key, macros, weight_grid(path, weights, plan.betas))
+        layout = SmallLayout(path, weights, key, weight_grid(path, weights, plan.betas))
         return prepared(plan, device, path, 4 * -(-n // 32), _SECONDS * (n * m + 100), layout)
 
     def launch(self, to_step: int) -> None:
@@ -166,28 +210,15 @@ class Population(OnDevice):
         layout, device, prepared = self.prepared.layout, self.device, self.prepared
         n, m = layout.weights.shape
         chains, kind = len(self.chains), real_type(self.plan)
-        group, spins, room, block = threads_per_chain(n, m, chains, device.multiprocessors), _FIVE, 0, _BLOCK
-        if group > 1:  # As few equal waves of blocks as possible, one block per multiprocessor at a time.
-            waves = -(-chains // (device.multiprocessors * _WARPS))
-            warps = min(_WARPS, -(-chains // (device.multiprocessors * waves)))
-            room, block = _room(self.plan, n, m), 32 * warps
-            left = device.shared_bytes - warps * room
-            fitting = (x for x in range(_LONGEST, _FIVE - 1, -1) if _bytes(self.plan, n, m, group, x) <= left)
-            spins = next(fitting, 0)
-            if not spins:
-                group, spins, room, block = 1, _FIVE, 0, _BLOCK
+        group, spins, room, block = arrangement(self.plan, chains, 1, device)
         digits = np.finfo(kind).nmant + 1
         numbers = device.kept(  # Runs with other steps use the same tables.
             ("small", n, m, group, spins, digits, layout.key),
             lambda: tables(layout.path, layout.weights, group, spins, digits).astype(kind),
         )
         count = len(numbers)
-        bounds = f"__launch_bounds__({32 * _WARPS})" if group > 1 else None
-        if group == 1 and self.joint is not None:  # AIS needs more registers, so that too few threads would fit.
-            bounds = f"__launch_bounds__({_BLOCK},{512 // _BLOCK})"
-        own = {"GROUP": group, "SPINS": spins, "NUMBERS": count, "ROOM_BYTES": room, "BATCH": _BATCH, "BOUNDS": bounds}
         shared = count * np.dtype(kind).itemsize + block // 32 * room
-        device.kernel([SOURCE], {**layout.macros, **own})(
+        device.kernel([SOURCE], _macros(self.plan, group, spins, room, (n, m, count)))(
             -(-chains * group // block), block, shared,
             numbers, prepared.betas, prepared.differences, *prepared.address, self.first,
             np.int32(chains), self.bits, self.weights, self.joint, layout.grid,
@@ -202,3 +233,55 @@ class Population(OnDevice):
     def choose(self, ancestors: NDArray[np.int64]) -> None:
         """Continue chain i from the state of chain ``ancestors[i]``; the log-weights do not move."""
         self.bits = self.device.take(self.bits, ancestors, 1)
+
+
+def serves_together(plans: Sequence[Plan]) -> bool:
+    """Whether the kernel supports all plans of one shape if it supports the first."""
+    return True
+
+
+def bytes_per_model(plan: Plan) -> int:
+    """Return the memory of a model with all its chains, in bytes."""
+    n, m = plan.path.end.n_visible, plan.path.end.n_hidden
+    return 16 * (n * m + n + m) + plan.chains.count * (24 + 4 * -(-n // 32)) + _bytes(plan, n, m, 32, _LONGEST)
+
+
+class Together(OneLaunch):
+    """The chains of many models; the tables of all of them are computed on the GPU."""
+
+    def __init__(self, plans: Sequence[Plan], device: Device) -> None:
+        plan, paths = plans[0], [x.path.spins for x in plans]
+        weights = np.stack([dense(path) for path in paths])
+        slopes = [np.stack([getattr(path, name) for path in paths]) for name in ("slope_v", "slope_h")]
+        bases = [np.stack([getattr(path, name) for path in paths]) for name in ("base_v", "base_h")]
+        digits = np.finfo(real_type(plan)).nmant + 1
+        sides: tuple[tuple[Array, Array], ...] = (
+            (weights, slopes[1]),
+            (weights.transpose(0, 2, 1), slopes[0]),
+            (slopes[0][:, :, None], np.zeros((len(plans), 1))),
+        )
+        parts = [x.reshape(len(plans), -1) for side in sides for x in on_grid(*side, digits)]
+        grids = np.array([weight_grid(path, w, plan.betas) for path, w in zip(paths, weights, strict=True)])
+        super().__init__(plans, device, np.concatenate([*parts, *bases], axis=1), grids)
+        given, self.grids = self.given
+        n, m = self.sizes = weights.shape[1:]
+        self.seconds = _SECONDS * (n * m + 100)
+        self.arrangement = arrangement(plan, self.chains, len(plans), device)
+        group, spins, room, _ = self.arrangement
+        self.count = -(-_numbers(n, m, group, spins) // 4) * 4
+        self.numbers = device.empty((len(plans), self.count), real_type(plan))
+        self.macros = {**_macros(plan, group, spins, room, (n, m, self.count)), "MANY": 1}
+        lay_out = device.kernel([TABLES], {**self.macros, "BOUNDS": None}, "lay_out")
+        lay_out((-(-self.count // 256), len(plans)), 256, 0, given, self.numbers)
+        self.bits = device.empty((len(plans), -(-n // 32), self.chains), np.uint32)
+
+    def launch(self, to_step: int) -> None:
+        """Launch the kernel for the steps up to `to_step`."""
+        group, _, room, block = self.arrangement
+        shared = self.count * np.dtype(real_type(self.plan)).itemsize + block // 32 * room
+        self.device.kernel([SOURCE], self.macros)(
+            (-(-self.chains * group // block), len(self.plans)), block, shared,
+            self.numbers, self.betas, self.differences, self.seeds, *self.sides, np.uint32(self.plan.chains.first),
+            np.int32(self.chains), self.bits, self.weights, self.joint, self.grids,
+            np.int32(self.step), np.int32(to_step), np.int32(self.plan.steps), np.int32(self.fresh),
+        )  # fmt: skip
