@@ -35,6 +35,7 @@ QUICK = {  # run by `make test`; the others by `make docs`
     "README.md",
     "docs/formats.md",
     "docs/install.md",
+    "docs/models/classic.md",
     "docs/models/dbm.md",
     "docs/models/gaussian.md",
     "docs/models/rectified.md",

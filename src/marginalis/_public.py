@@ -32,6 +32,10 @@ from .exact import exact_log_z as exact_log_z
 from .files.model_files import load as load
 from .files.model_files import save as save
 from .files.rbms import load_updates as load_updates
+from .models.classic import ashkin_teller as ashkin_teller
+from .models.classic import blume_capel as blume_capel
+from .models.classic import clock as clock
+from .models.classic import hard_core as hard_core
 from .models.data import states as states
 from .models.factors import FactorModel as FactorModel
 from .models.graphs import from_bqm as from_bqm

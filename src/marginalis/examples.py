@@ -6,13 +6,19 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .checks import whole
 from .models import grids
-from .models.graphs import from_edges
+from .models.factors import FactorModel
+from .models.graphs import from_edges, from_matrix
 from .models.layered import dbm, rbm
 from .models.model import MRF
+from .models.networks import from_polynomial
 from .models.units import Array
+
+# Largest number of rounds in which members of products that are not allowed change places.
+_MOST_SWAPS = 2000
 
 
 def rbm_gaussian(visible: int = 20, hidden: int = 40, *, temperature: float = 1.0, seed: int = 0) -> MRF:
@@ -124,6 +130,88 @@ def chimera_edges(rows: int, columns: int, shore: int = 4) -> list[tuple[int, in
         edges += [(spin(r, c, 0, k), spin(r + 1, c, 0, k)) for k in range(shore) if r + 1 < rows]
         edges += [(spin(r, c, 1, k), spin(r, c + 1, 1, k)) for k in range(shore) if c + 1 < columns]
     return edges
+
+
+def sherrington_kirkpatrick(spins: int = 64, *, field: str = "0", temperature: float = 1.0, seed: int = 0) -> MRF:
+    """Sherrington–Kirkpatrick model: a coupling from N(0, 1/n) between any two of n spins."""
+    rng = np.random.default_rng(whole(seed, "seed", 0, 2**64 - 1))
+    n = whole(spins, "spins", 2, 10**5)
+    couplings = np.triu(rng.normal(scale=n**-0.5, size=(n, n)), 1)
+    return from_matrix(couplings, draw(field, (n,), rng, "field"), temperature=temperature)
+
+
+def random_field(
+    shape: Sequence[int],
+    *,
+    field: str = "gaussian:1",
+    coupling: str = "1",
+    periodic: bool = False,
+    temperature: float = 1.0,
+    seed: int = 0,
+) -> MRF:
+    """Random-field Ising model on a lattice: equal couplings, and a random field on each site."""
+    return ising_grid(shape, coupling=coupling, field=field, periodic=periodic, temperature=temperature, seed=seed)
+
+
+def random_regular(
+    spins: int = 64,
+    degree: int = 3,
+    *,
+    coupling: str = "pm:1",
+    field: str = "0",
+    temperature: float = 1.0,
+    seed: int = 0,
+) -> MRF:
+    """Spin glass on a random regular graph: each spin has `degree` neighbours, by default with couplings ±1."""
+    rng = np.random.default_rng(whole(seed, "seed", 0, 2**64 - 1))
+    edges = regular_scopes(spins, degree, 2, rng)
+    couplings, fields = draw(coupling, (len(edges),), rng, "coupling"), draw(field, (spins,), rng, "field")
+    return from_edges(edges, coupling=couplings, field=fields, n=spins, temperature=temperature)
+
+
+def p_spin(
+    spins: int = 60,
+    p: int = 3,
+    degree: int = 4,
+    *,
+    coupling: str = "pm:1",
+    field: str = "0",
+    temperature: float = 1.0,
+    seed: int = 0,
+) -> FactorModel:
+    """p-spin model on a random regular hypergraph: E·T = −Σ J s_i s_j … over products of p spins.
+
+    Each spin is in `degree` products, so that there are spins·degree/p of them.
+    """
+    rng = np.random.default_rng(whole(seed, "seed", 0, 2**64 - 1))
+    scopes = regular_scopes(spins, degree, whole(p, "p", 2, 20), rng).tolist()
+    couplings, fields = draw(coupling, (len(scopes),), rng, "coupling"), draw(field, (spins,), rng, "field")
+    terms = {(i,): float(h) for i, h in enumerate(fields)}  # All spins, in order.
+    terms |= {tuple(scope): float(j) for scope, j in zip(scopes, couplings, strict=True)}
+    return from_polynomial(terms, temperature=temperature)
+
+
+def regular_scopes(n: int, degree: int, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return random sets of `size` of n variables, no two alike, in which each variable occurs `degree` times.
+
+    The sets are dealt at random. While some have a variable twice or are alike, random members of theirs change places
+    with members of others.
+    """
+    n, degree = whole(n, "spins", size, 10**7), whole(degree, "degree", 1, 10**4)
+    if n * degree % size:
+        raise ValueError(f"degree is {degree}: {n} spins in {degree} products each do not make products of {size}")
+    scopes = rng.permutation(np.repeat(np.arange(n), degree)).reshape(-1, size)
+    for _ in range(_MOST_SWAPS):
+        order = np.sort(scopes, axis=1)
+        _, first = np.unique(order, axis=0, return_index=True)
+        is_bad = (order[:, 1:] == order[:, :-1]).any(axis=1)
+        is_bad |= ~np.isin(np.arange(len(scopes)), first)
+        if not is_bad.any():
+            return order[np.lexsort(order.T[::-1])]
+        for scope in np.flatnonzero(is_bad):
+            other, here, there = rng.integers(len(scopes)), *rng.integers(size, size=2)
+            scopes[scope, here], scopes[other, there] = scopes[other, there], scopes[scope, here]
+    raise ValueError(f"degree is {degree}, too many for {n} spins: no such products were found")
 
 
 def draw(law: str, shape: tuple[int, ...], rng: np.random.Generator, argument: str) -> Array:

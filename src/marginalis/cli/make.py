@@ -10,6 +10,8 @@ import typer
 from .. import examples
 from ..files import model_files
 from ..models import describe
+from ..models.classic import ashkin_teller, blume_capel, clock, hard_core
+from ..models.factors import FactorModel
 from ..models.model import MRF
 from .common import app, say
 
@@ -19,6 +21,7 @@ app.add_typer(make_app, name="make")
 Output = Annotated[Path, typer.Option("-o", "--output", help="Model file to write.")]
 Visible = Annotated[int, typer.Option(help="Number of visible units.")]
 Hidden = Annotated[int, typer.Option(help="Number of hidden units.")]
+Spins = Annotated[int, typer.Option(help="Number of spins.")]
 Temperature = Annotated[float, typer.Option(help="T; it divides the whole energy.")]
 Seed = Annotated[int, typer.Option(help="Seed of the parameters.")]
 Shape = Annotated[str, typer.Option(help="Sides of the lattice, as in 16x16.")]
@@ -116,6 +119,112 @@ def make_chimera(
     _write(model, output)
 
 
+@make_app.command("sk")
+def make_sk(
+    output: Output, spins: Spins = 64, field: Law = "0", temperature: Temperature = 1.0, seed: Seed = 0
+) -> None:
+    """Write a Sherrington-Kirkpatrick model, with couplings N(0, 1/n)."""
+    _write(examples.sherrington_kirkpatrick(spins, field=field, temperature=temperature, seed=seed), output)
+
+
+@make_app.command("random-field")
+def make_random_field(
+    output: Output,
+    shape: Shape = "16x16",
+    field: Law = "gaussian:1",
+    coupling: Law = "1",
+    periodic: Periodic = False,
+    temperature: Temperature = 1.0,
+    seed: Seed = 0,
+) -> None:
+    """Write a random-field Ising lattice in any number of dimensions."""
+    sizes = _sizes(shape, "x", "shape")
+    model = examples.random_field(
+        sizes, field=field, coupling=coupling, periodic=periodic, temperature=temperature, seed=seed
+    )
+    _write(model, output)
+
+
+@make_app.command("random-regular")
+def make_random_regular(
+    output: Output,
+    spins: Spins = 64,
+    degree: Annotated[int, typer.Option(help="Number of neighbours of each spin.")] = 3,
+    coupling: Law = "pm:1",
+    field: Law = "0",
+    temperature: Temperature = 1.0,
+    seed: Seed = 0,
+) -> None:
+    """Write a spin glass on a random regular graph."""
+    model = examples.random_regular(spins, degree, coupling=coupling, field=field, temperature=temperature, seed=seed)
+    _write(model, output)
+
+
+@make_app.command("p-spin")
+def make_p_spin(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Model file to write, .uai.")],
+    spins: Spins = 60,
+    p: Annotated[int, typer.Option("--p", help="Number of spins in a product.")] = 3,
+    degree: Annotated[int, typer.Option(help="Number of products that each spin is in.")] = 4,
+    coupling: Law = "pm:1",
+    field: Law = "0",
+    temperature: Temperature = 1.0,
+    seed: Seed = 0,
+) -> None:
+    """Write a p-spin model on a random regular hypergraph."""
+    model = examples.p_spin(spins, p, degree, coupling=coupling, field=field, temperature=temperature, seed=seed)
+    _write(model, output)
+
+
+@make_app.command("clock")
+def make_clock(
+    output: Output,
+    shape: Shape = "8x8",
+    states: Annotated[int, typer.Option(help="States per variable, q.")] = 6,
+    periodic: Periodic = False,
+    temperature: Temperature = 1.0,
+) -> None:
+    """Write a clock model on a lattice."""
+    _write(clock(_sizes(shape, "x", "shape"), states, periodic=periodic, temperature=temperature), output)
+
+
+@make_app.command("blume-capel")
+def make_blume_capel(
+    output: Output,
+    shape: Shape = "8x8",
+    crystal_field: Annotated[float, typer.Option(help="Energy of a spin that is not zero.")] = 0.0,
+    periodic: Periodic = False,
+    temperature: Temperature = 1.0,
+) -> None:
+    """Write a Blume-Capel model on a lattice."""
+    sizes = _sizes(shape, "x", "shape")
+    _write(blume_capel(sizes, crystal_field=crystal_field, periodic=periodic, temperature=temperature), output)
+
+
+@make_app.command("ashkin-teller")
+def make_ashkin_teller(
+    output: Output,
+    shape: Shape = "8x8",
+    four_spin: Annotated[float, typer.Option(help="Coupling of the products of all four spins of a bond.")] = 0.0,
+    periodic: Periodic = False,
+    temperature: Temperature = 1.0,
+) -> None:
+    """Write an Ashkin-Teller model on a lattice."""
+    sizes = _sizes(shape, "x", "shape")
+    _write(ashkin_teller(sizes, four_spin=four_spin, periodic=periodic, temperature=temperature), output)
+
+
+@make_app.command("hard-core")
+def make_hard_core(
+    output: Output,
+    shape: Shape = "8x8",
+    activity: Annotated[float, typer.Option(help="Weight of a particle.")] = 1.0,
+    periodic: Periodic = False,
+) -> None:
+    """Write a hard-core lattice gas."""
+    _write(hard_core(_sizes(shape, "x", "shape"), activity=activity, periodic=periodic), output)
+
+
 def _sizes(text: str, separator: str, argument: str) -> list[int]:
     try:
         return [int(word) for word in text.split(separator)]
@@ -124,6 +233,7 @@ def _sizes(text: str, separator: str, argument: str) -> list[int]:
         raise ValueError(f"{argument} is {text!r}; it must be whole numbers, as in {example}") from None
 
 
-def _write(model: MRF, path: Path) -> None:
+def _write(model: MRF | FactorModel, path: Path) -> None:
     model_files.save(model, path)
-    say(f"wrote {path}: {describe.essence(model)}", err=True)
+    words = str(model) if isinstance(model, FactorModel) else describe.essence(model)
+    say(f"wrote {path}: {words}", err=True)

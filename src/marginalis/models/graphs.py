@@ -46,7 +46,7 @@ def from_edges(
     variables from 0; `n` is their number if the last variables have no edge. A Gaussian variable adds −½γx² with its
     `precision` γ, 1 by default; the model must be normalisable. Couplings of an edge that is given twice add up.
     """
-    pairs, n = _edges(edges, n)
+    pairs, n = checked_edges(edges, n)
     j = as_shape(coupling, (len(pairs),), "coupling")
     b = as_shape(field, (n,), "field")
     return _on_graph(pairs, j, b, _kind(units, n, precision), temperature, labels)
@@ -189,7 +189,7 @@ def potts(
 
     `field` is one number, one per state (q,), or one per variable and state (n, q).
     """
-    pairs, n = _edges(edges, n)
+    pairs, n = checked_edges(edges, n)
     pairs, j = _merge(pairs, as_shape(coupling, (len(pairs),), "coupling"))
     return potts_model(pairs, n, q, j, field, temperature)
 
@@ -206,12 +206,19 @@ def potts_model(
     """Return the Potts model on edges that are checked already."""
     q = whole(q, "q", 2, 10**6)
     check_room(50 * (n + len(pairs)) * q, "q", q)
-    j = as_shape(coupling, (len(pairs),), "coupling")
     b = as_shape(field, (n, q), "field", (q,))
-    states = np.arange(q)
-    entries = ((pairs[:, :1] * q + states).ravel(), (pairs[:, 1:] * q + states).ravel())
-    links = sp.csr_array((np.repeat(j, q), entries), shape=(n * q, n * q))
-    return arrange(Categorical(q), np.ascontiguousarray(b).ravel(), links, temperature=temperature, **rest)
+    j = as_shape(coupling, (len(pairs),), "coupling")
+    return pair_model(pairs, j, sp.eye_array(q), b, temperature, **rest)
+
+
+def pair_model(pairs: Indices, coupling: Array, table: Any, field: Array, temperature: float, **rest: Any) -> MRF:
+    """Return the model −E·T = Σ_i field[i, x_i] + Σ_pairs coupling · table[x_i, x_j] of checked arguments."""
+    n, q = field.shape
+    nonzero = sp.coo_array(table)
+    a, b = nonzero.coords
+    entries = (pairs[:, :1] * q + a).ravel(), (pairs[:, 1:] * q + b).ravel()
+    links = sp.csr_array(((coupling[:, None] * nonzero.data).ravel(), entries), shape=(n * q, n * q))
+    return arrange(Categorical(q), np.ascontiguousarray(field).ravel(), links, temperature=temperature, **rest)
 
 
 def from_tables(
@@ -232,7 +239,7 @@ def from_tables(
         raise ValueError(f"unary[{int(sizes.argmin())}] has one state; a variable needs at least 2")
     if not isinstance(pair, Mapping) or not all(isinstance(key, tuple) and len(key) == 2 for key in pair):
         raise ValueError("pair must map pairs (i, j) of variables to tables")
-    pairs, _ = _edges(list(pair), len(phi))
+    pairs, _ = checked_edges(list(pair), len(phi))
     tables = []
     for (a, b), table in zip(pairs, pair.values(), strict=True):
         psi = real_array(table, f"pair[{a}, {b}]", 2)
@@ -261,7 +268,8 @@ def as_shape(value: ArrayLike, shape: tuple[int, ...], argument: str, *also: tup
     return np.broadcast_to(array, shape)
 
 
-def _edges(edges: ArrayLike, n: int | None) -> tuple[Indices, int]:
+def checked_edges(edges: ArrayLike, n: int | None) -> tuple[Indices, int]:
+    """Return the pairs of variables of the edges, and the number of variables, or raise a ValueError."""
     pairs = plain_array(edges, "edges")
     if pairs.size == 0:
         pairs = np.zeros((0, 2), dtype=np.int64)

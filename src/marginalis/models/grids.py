@@ -68,11 +68,19 @@ def potts_grid(
 
     E = −(Σ_i field[i, x_i] + Σ_bonds coupling δ(x_i, x_j))/T; `field` is one number, (q,), or (sites, q).
     """
+    pairs, j, n = lattice_bonds(shape, coupling, periodic)
+    return potts_model(pairs, n, q, j, field, temperature)
+
+
+def lattice_bonds(
+    shape: Sequence[int], coupling: ArrayLike | Sequence[ArrayLike], periodic: bool | Sequence[bool]
+) -> tuple[Indices, Array, int]:
+    """Return the pairs of coupled sites of a lattice, their couplings, and the number of sites."""
     grid = _grid(shape, periodic)
     here, there = _bonds(grid)
     j = [x.ravel()[a] for x, a in zip(_couplings(grid, coupling), here, strict=True)]
     pairs = np.stack([np.concatenate(here), np.concatenate(there)], axis=1)
-    return potts_model(pairs, math.prod(grid.shape), q, np.concatenate(j), field, temperature)
+    return pairs.astype(np.int64), np.concatenate(j), math.prod(grid.shape)
 
 
 def _grid(shape: Sequence[int], periodic: bool | Sequence[bool], triangular: bool = False) -> Grid:
