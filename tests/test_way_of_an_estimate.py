@@ -8,8 +8,8 @@ import numpy as np
 import marginalis as mg
 
 ROOT = str(Path(mg.__file__).parent)
-MOST_MODULES = 29  # Upper limit of the number of modules; lower it when the way becomes shorter.
-MOST_OBJECTS = 18  # Upper limit of the number of objects of the package's classes, named tuples not counted.
+MOST_MODULES = 22  # Upper limit of the number of modules; lower it when the way becomes shorter.
+MOST_OBJECTS = 14  # Upper limit of the number of objects of the package's classes, named tuples not counted.
 
 
 def traced(call):

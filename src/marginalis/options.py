@@ -21,7 +21,6 @@ from .checks import did_you_mean, one_of
 from .models.model import MRF
 from .parallel.threads import THREADS
 from .paths.base import Base
-from .paths.schedule import DEFAULT_STEPS
 
 Method = Literal["mais", "mais-v", "mais-h", "ais"]
 Transition = Literal["gibbs", "metropolis"]
@@ -37,6 +36,9 @@ ENGINES: tuple[str, ...] = get_args(Engine)
 ENGINE = "MARGINALIS_ENGINE"  # The environment variable that sets the default engine.
 WARN = "MARGINALIS_WARN"  # The environment variable that turns warnings of answers into Python warnings.
 
+SCHEDULES = ("linear", "adaptive")  # The words for schedules; a schedule may also be a list of β.
+
+DEFAULT_STEPS = 1000
 DEFAULT_CHAINS = 1000
 
 
@@ -314,3 +316,16 @@ def filled_in(options: Mapping[str, Any], leave_out: Sequence[str] = ()) -> RunO
 def plan_options(options: RunOptions) -> PlanOptions:
     """Return those options that decide the weights."""
     return {name: value for name, value in options.items() if name in PlanOptions.__annotations__}  # type: ignore[return-value]
+
+
+def leaves_path_open(options: PlanOptions) -> bool:
+    """Whether neither the steps, nor the schedule, nor the base is given, so that the package chooses the path."""
+    return all(options.get(name) is None for name in ("steps", "schedule", "base"))
+
+
+def is_adaptive(options: PlanOptions) -> bool:
+    """Whether the schedule is fitted to pilot runs, which is the default unless the steps are given."""
+    schedule = options.get("schedule")
+    if schedule is None:
+        return options.get("steps") is None
+    return isinstance(schedule, str) and schedule == "adaptive"

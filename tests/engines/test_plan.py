@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import marginalis as mg
-from marginalis.engines.plan import make_plan
-from marginalis.paths.schedule import betas, read_schedule
+from marginalis.cli.options import read_schedule
+from marginalis.engines.plan import betas, make_plan
 
 MODEL = mg.rbm(np.ones((2, 3)), np.zeros(2), np.zeros(3))
 

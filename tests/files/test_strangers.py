@@ -11,9 +11,9 @@ from conftest import posix
 from npz_keys import PARTS, SPARSE
 
 import marginalis as mg
+from marginalis.cli.options import read_schedule
 from marginalis.files import archive
 from marginalis.files.tables import load_data
-from marginalis.paths.schedule import read_schedule
 
 
 def test_not_an_archive(tmp_path):

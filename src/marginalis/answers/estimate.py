@@ -19,7 +19,6 @@ from ..engines.recorder import Recorder
 from ..files.results import Result, read_result, write_result
 from ..paths.narrow_base import count_fixed_variables, unseen_share
 from ..running.session import Session
-from ..statistics.confidence import log_mean_exp
 from ..statistics.weights import Weights
 from .curve import Curve
 from .record import Answer, Record, finite, printable
@@ -273,22 +272,32 @@ def of_content(found: Result) -> Estimate:
     )
 
 
-def run_plan(plan: Plan, session: Session, recorder: Recorder | None = None) -> Estimate:
-    """Run a plan and return the estimate from its log-weights."""
-    start = time.perf_counter()
+def run_plan(
+    plan: Plan,
+    session: Session,
+    recorder: Recorder | None = None,
+    begin: float | None = None,
+    hints: tuple[str, ...] = (),
+) -> Estimate:
+    """Run a plan and return the estimate from its log-weights.
+
+    Its seconds count from `begin`, a time of `time.perf_counter`, or from now.
+    """
+    begin = time.perf_counter() if begin is None else begin
     with np.errstate(over="ignore", invalid="ignore"):  # An overflow is an error below.
         log_weights = session.run(plan, recorder).log_weights
     if not np.isfinite(log_weights).all():
         raise ValueError(NOT_FINITE)
     unseen, notes = doubts_of(plan)
     log_z0 = plan.path.log_z0
-    rounding = rounding_of(plan, log_weights, log_z0 + log_mean_exp(log_weights))
-    record = Record.of(plan, time.perf_counter() - start, session.names)
+    rounding = rounding_of(plan, log_weights, log_z0)
+    record = Record.of(plan, time.perf_counter() - begin, session.names)
     return Estimate(
         weights=Weights(frozen(log_weights), log_z0, rounding, unseen, record.weights_of),
         record=record,
         fingerprint=plan.fingerprint(),
         notes=notes,
+        hints=hints,
     )
 
 

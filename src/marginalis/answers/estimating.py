@@ -15,10 +15,10 @@ from ..engines.plan import Plan, make_plan
 from ..engines.recorder import Recorder
 from ..exact import duration, predicted
 from ..models.interacting import annealable
-from ..models.layered import hint_of_units
 from ..models.model import MRF
-from ..options import RunOptions, filled_in, plan_options, takes_options
-from ..planning.choose import Choice, fitted, is_left_to_us
+from ..options import RunOptions, filled_in, is_adaptive, leaves_path_open, plan_options, takes_options
+from ..paths.base import is_quenches
+from ..planning.choose import Choice, fitted
 from ..planning.pilots import plan_with_pilots
 from ..planning.tolerance import to_tolerance
 from ..running.session import open_session
@@ -81,36 +81,41 @@ def estimate_knowing(
     with open_session(chosen, str(chosen["method"]), model) as session:
         given = plan_options(chosen)
         panel = None
-        if is_left_to_us(given) and not record and not model.has_terms:
+        if leaves_path_open(given) and not record and not model.has_terms:
             panel = Choice(make_plan(model, **given), session, rows)
             plan = fitted(panel.choose(), session)
             if given["resample"] is None and panel.is_uneven:
                 plan = plan.resampled(given["populations"])
-        else:
+        elif is_adaptive(given) or is_quenches(given["base"]):
             plan = plan_with_pilots(model, session, keep_whole=record, **given)
+        else:
+            plan = make_plan(model, keep_whole=record, **given)
         recorder = Recorder(recorded_steps(plan), plan.chains.count) if record else None
-        result = run_plan(plan, session, recorder)
+        result = run_plan(plan, session, recorder, begin, _hints(model, plan, session.threads))
         if panel is not None:
             better = panel.another(result, plan)
             if better is not None:
-                result = run_plan(fitted(better, session), session, recorder)
-            result = panel.noted(result)
+                result = replace(run_plan(fitted(better, session), session, recorder), hints=result.hints)
+            result = panel.noted(result).took(time.perf_counter() - begin)
     if recorder is not None:
         betas = plan.betas[recorder.steps]
         log_weights = recorder.log_weights + betas[:, None] * plan.path.exact_log_ratio
         result = replace(result, curve=Curve(betas, log_weights, result.log_z0, result.unseen))
-    return replace(result, hints=_hints(model, result, session.threads)).took(time.perf_counter() - begin)
+    return result
 
 
-def _hints(model: MRF, result: Estimate, threads: int) -> tuple[str, ...]:
-    """Return remarks on the units of the model, and on a faster exact sum."""
-    return () if model.has_terms else hint_of_units(model) + _exact_hint(model, result, threads)
+def _hints(model: MRF, run: Plan | Estimate, threads: int) -> tuple[str, ...]:
+    """Return remarks on the units of the model, and on an exact sum if it takes much less time than the run."""
+    if model.has_terms:
+        return ()
+    chains = run.chains.count if isinstance(run, Plan) else run.chains
+    return model.remarks + _exact_hint(model, chains * run.steps, threads)
 
 
-def _exact_hint(model: MRF, result: Estimate, threads: int) -> tuple[str, ...]:
-    """Return a remark if an exact sum takes much less time than the estimate, by their predicted times."""
+def _exact_hint(model: MRF, chain_steps: int, threads: int) -> tuple[str, ...]:
+    """Return a remark if an exact sum takes much less time than this many chain·steps, by their predicted times."""
     entries = model.n_edges if model.is_sparse else model.weights.size
-    seconds = result.chains * result.steps * (2.0 * entries + 60.0 * model.n_features) / _OPERATIONS_PER_SECOND
+    seconds = chain_steps * (2.0 * entries + 60.0 * model.n_features) / _OPERATIONS_PER_SECOND
     if seconds < _WORTH_A_HINT or model.n_variables > _LARGEST_HINTED:
         return ()
     try:

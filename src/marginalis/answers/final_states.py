@@ -14,8 +14,8 @@ from ..checks import Array
 from ..engines.plan import Plan, make_plan
 from ..engines.recorder import Recorder, the_states
 from ..models.model import MRF
-from ..options import PlanOptions
-from ..planning.choose import Choice, fitted, is_left_to_us
+from ..options import PlanOptions, leaves_path_open
+from ..planning.choose import Choice, fitted
 from ..planning.pilots import plan_with_pilots
 from ..random import JOINT, uniforms
 from ..running.session import Session
@@ -164,7 +164,7 @@ def final_states(model: MRF, moves: int | None, session: Session, given: PlanOpt
 
     If the options leave the path open, it is chosen and checked by a second path, as for an estimate.
     """
-    if not is_left_to_us(given):
+    if not leaves_path_open(given):
         return _run(plan_with_pilots(model, session, keep_whole=True, **given), moves, session)
     panel = Choice(make_plan(model, keep_whole=True, **given), session)
     plan = panel.choose()

@@ -19,7 +19,6 @@ from ..engines.plan import model_digest
 from ..exact import ExactLogZ, Prediction, as_summable, duration, predicted
 from ..files.model_files import load
 from ..models.factors import FactorModel
-from ..models.layered import hint_of_units
 from ..models.model import MRF
 from ..options import RunOptions, filled_in, takes_options
 from ..parallel.progress import tell
@@ -195,7 +194,7 @@ def free_energy(
     n = given.n_variables if isinstance(given, FactorModel) else found.n_variables
     digest = model_digest(found) if isinstance(found, MRF) else ""
     exact, estimated = (value, None) if isinstance(value, ExactLogZ) else (None, value)
-    hints = hint_of_units(found) if exact is not None and isinstance(found, MRF) else ()
+    hints = found.remarks if exact is not None and isinstance(found, MRF) else ()
     return FreeEnergy(n, goal, time.perf_counter() - begun, digest, exact, estimated, hints)
 
 

@@ -9,16 +9,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+import numpy as np
 import typer
 
-from ..checks import did_you_mean
+from ..checks import Array, did_you_mean, open_file, reading
+from ..engines.plan import betas
 from ..files import tables
 from ..files.model_files import load
 from ..models.layered import as_model
 from ..models.model import MRF
-from ..options import DEFAULTS, RunOptions, notes
+from ..options import DEFAULTS, SCHEDULES, RunOptions, notes
 from ..paths.base import BASES, QUENCHES, data_base
-from ..paths.schedule import SCHEDULES, read_schedule
 from . import common
 
 logger = logging.getLogger("marginalis")
@@ -37,6 +38,7 @@ _HELP = {  # Help of flags whose values differ from those of the Python argument
     "pool": "Where chains are run: a number of processes, dask:ADDRESS of a scheduler, or dask-local.",
 }
 
+_LARGEST_SCHEDULE = 64 << 20  # Largest size of a file of β values, in bytes.
 DOUBTFUL = 3  # Exit code of --strict for an answer with warnings.
 _MANNERS = [
     inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, kind])
@@ -127,6 +129,18 @@ def _schedule(text: str) -> Any:
         known = ", ".join(SCHEDULES)
         raise ValueError(f"schedule is {text!r}; it must be {known} or a text file{did_you_mean(text, SCHEDULES)}")
     return read_schedule(text)
+
+
+def read_schedule(path: str | Path) -> Array:
+    """Read β values from a text file: numbers separated by white space or commas, ``#`` comments."""
+    with reading("schedule file", path):
+        with open_file(path, _LARGEST_SCHEDULE) as file:
+            try:
+                text = file.read(_LARGEST_SCHEDULE).decode("utf-8")
+            except UnicodeDecodeError:
+                raise ValueError("is not a text file") from None
+        words = (w for line in text.splitlines() for w in line.split("#")[0].replace(",", " ").split())
+        return betas(np.fromiter((float(w) for w in words), np.float64))
 
 
 def _base(text: str, model: MRF) -> Any:

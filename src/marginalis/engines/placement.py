@@ -16,6 +16,7 @@ from ..models.forms import SpinForm
 from ..models.model import MRF
 from ..parallel.threads import jit_is_off
 from ..paths.path import spin_base
+from ..statistics.confidence import log_mean_exp
 
 if TYPE_CHECKING:
     from .plan import Placement, Plan
@@ -115,9 +116,9 @@ def has_one_coupling(plan: Plan) -> bool:
 def _hindrance(model: MRF, engine: str) -> str | None:
     """Return why a fast engine cannot run a model, or None."""
     for units in (model.visible_units, model.hidden_units):
-        if units.halves is not None and engine != "cuda":
+        if units.values is not None or units.is_one_hot or units.precisions is not None:
             continue
-        if units.values is None and units.precisions is None and not units.is_one_hot:
+        if units.halves is None or engine == "cuda":
             return f"has no kernel for {units.noun[0]}s"
     # In terms of spins, a large coupling between 0/1 units brings fields and a constant of the same size, which cancel.
     # If the model's own terms are as large, the reference loses as many digits.
@@ -153,7 +154,7 @@ def _has_large_squares(model: MRF) -> bool:
         ),
     )
     for units, bias, axis, other in ends:
-        if units.halves is not None:
+        if not units.is_discrete and units.halves is not None:
             fields = abs(bias) + np.asarray(size.sum(axis=axis)).ravel()
             if not other.is_discrete or float(np.linalg.norm(units.largest_terms(fields))) * 2.0**-24 > 1e-3:
                 return True
@@ -198,7 +199,7 @@ def surely_served(forms: Sequence[SpinForm], steps: int | None) -> NDArray[np.bo
     return np.asarray(served & (squares >= 1.01 * _WEAK * math.sqrt(steps)))
 
 
-def rounding_of(plan: Plan, log_weights: Array, log_z: float) -> float:
+def rounding_of(plan: Plan, log_weights: Array, log_z0: float) -> float:
     """Return a bound of the rounding error of ln Z that all weights share, so that their spread does not show it.
 
     A negligible error is returned as zero; one that is too large raises a ValueError.
@@ -209,6 +210,7 @@ def rounding_of(plan: Plan, log_weights: Array, log_z: float) -> float:
         return max(relative, _rounding_of_parameters(plan.path.end.partial_spin_form)) + _drift(plan)
     if model is None or not math.isfinite(model.highest):  # The energy of Gaussian units has no bound.
         return 0.0
+    log_z = log_z0 + log_mean_exp(log_weights)
     if plan.placement.engine != "numpy":
         size = model.partial_spin_form.size
     else:  # The energy terms of typical states sum to at most about this.
@@ -228,9 +230,7 @@ def _drift(plan: Plan) -> float:
     if plan.placement.engine != "numba" or is_lattice(plan, any_graph=True):
         return 0.0
     model = plan.path.end
-    features = len(model.hidden_bias)
-    variables = model.hidden_units.variables(features)
-    logarithms = -(-variables // _PER_LOGARITHM[variables < features])
+    logarithms = -(-model.n_hidden // _PER_LOGARITHM[model.n_hidden < len(model.hidden_bias)])
     return _BIAS_OF_LOGARITHM * plan.steps * logarithms
 
 

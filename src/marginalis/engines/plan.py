@@ -9,8 +9,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
-from ..checks import Array, real_number, shown, whole
+from ..checks import Array, did_you_mean, plain_array, real_number, shown, whole
 from ..exact.sampling import sample_visible
 from ..gpu.device import device_numbers
 from ..models.arrange import rearrange
@@ -20,12 +21,12 @@ from ..options import (
     DEFAULT_CHAINS,
     DEFAULT_STEPS,
     NOT_OF_A_PLAN,
+    SCHEDULES,
     PlanOptions,
     filled_in,
 )
 from ..paths.base import is_quenches, make_base
 from ..paths.path import Path, make_path
-from ..paths.schedule import betas
 from ..random import REVERSE, START, stream
 from .placement import operations_per_second, settled, unserved
 
@@ -43,6 +44,9 @@ class Move:
 
     kind: str = "gibbs"  # "gibbs" or "metropolis".
     sweeps: int = 0  # Number of Metropolis sweeps per step; 0 for Gibbs.
+
+
+GIBBS = Move()
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +288,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
         path=path,
         betas=steps,
         method="ais" if method == "ais" else "mais",
-        move=Move(transition, sweeps if transition == "metropolis" else 0),
+        move=Move(transition, sweeps) if transition == "metropolis" else GIBBS,
         chains=Chains(
             first=whole(chosen["first_chain"], "first_chain", 0, 2**32 - chains),
             count=chains,
@@ -296,6 +300,41 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
         schedule=schedule if isinstance(schedule, str) else "given",
     )
     return plan.settled(chosen["engine"])
+
+
+def betas(schedule: str | ArrayLike, steps: int = DEFAULT_STEPS) -> Array:
+    """Return the sequence β_0 … β_K of the path (paper, below eq. P_k(x)_beta_k).
+
+    ``"linear"`` has K = `steps` equal steps; any other schedule is an increasing list from 0 to 1.
+    """
+    if isinstance(schedule, str):
+        if schedule != "linear":
+            raise ValueError(
+                f"schedule is {shown(schedule)}; it must be 'linear', 'adaptive' or a list of β from 0 to 1"
+                + did_you_mean(schedule, SCHEDULES)
+            )
+        return np.linspace(0.0, 1.0, whole(steps, "steps", 1, 2**31) + 1)
+    try:
+        given = plain_array(schedule, "schedule")
+        if given.dtype.kind == "c":
+            raise TypeError
+        with np.errstate(all="ignore"):  # A long double that overflows is refused below.
+            sequence = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError("schedule must be 'linear', 'adaptive' or a list of numbers from 0 to 1") from None
+    if sequence.ndim != 1 or len(sequence) < 2:
+        raise ValueError("schedule must list at least two β: 0 first and 1 last")
+    if not np.isfinite(sequence).all():
+        raise ValueError("schedule holds NaN or infinite values")
+    if sequence[0] != 0.0 or sequence[-1] != 1.0:
+        raise ValueError(f"schedule runs from {sequence[0]:g} to {sequence[-1]:g}; it must run from 0 to 1")
+    rise = np.diff(sequence)
+    if (rise <= 0).any():
+        k = int(np.argmax(rise <= 0)) + 1
+        raise ValueError(f"schedule must increase, but β_{k} = {sequence[k]:g} follows {sequence[k - 1]:g}")
+    if whole(steps, "steps", 1, 2**31) not in (DEFAULT_STEPS, len(sequence) - 1):
+        raise ValueError(f"steps is {steps}, but the schedule has {len(sequence) - 1} steps; leave steps out")
+    return sequence
 
 
 def _check_options_of_terms(chosen: Any) -> None:

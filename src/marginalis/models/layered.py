@@ -17,12 +17,8 @@ from .graphs import from_bqm, from_graph
 from .model import MRF
 from .named_arrays import from_state, is_state
 from .networks import from_binary_polynomial, from_pgmpy, has_tables, is_polynomial
-from .units import SPIN, Units, parse_units
+from .units import Units, parse_units
 
-_ENOUGH = 10  # Fewer biases than this do not suggest a kind of unit.
-_OFF = -2.0  # Below this bias a 0/1 unit is 1 with a probability of less than 12 %, a spin +1 with less than 2 %.
-_MOSTLY = 0.6  # Fraction of the visible biases that are below `_OFF` in machines of 0/1 units trained on images.
-_CANCELLED = 0.5  # A term cancels biases if the norm of their sum is less than this fraction of that of the biases.
 _NO_UNITS = (
     "is a tuple without units: spins (-1 and +1) are assumed, as by rbm; for units of 0 and 1 give (weights, "
     "visible_bias, hidden_bias, 'binary')"
@@ -117,28 +113,6 @@ def as_model(value: Any, argument: str = "model") -> MRF:
         f"{argument} is {a_kind(value)}; it must be an MRF (see rbm, load), a tuple (weights, visible_bias, "
         "hidden_bias, units), a fitted BernoulliRBM, a quadratic model of dimod, a networkx graph, a model of pgmpy or "
         "a torch state"
-    )
-
-
-def hint_of_units(model: MRF) -> tuple[str, ...]:
-    """Return a remark if the biases of a machine of spins look like those of 0/1 units, which are not the default.
-
-    Two signs count. Most visible biases are far below zero, as after training on images with dark backgrounds. Or the
-    biases cancel half of the sums of the weights, b_i ≈ −½ Σ_j w_ij, which is what spins become as 0/1 units.
-    """
-    units = (model.visible_units, model.hidden_units)
-    if model.layout is not None or not model.is_bipartite or units != (SPIN, SPIN):
-        return ()
-    b, c = model.visible_bias, model.hidden_bias
-    if min(len(b), len(c)) < _ENOUGH:
-        return ()
-    fields = ((b, model.weights @ np.ones(len(c))), (c, model.weights.T @ np.ones(len(b))))
-    cancelled = all(np.linalg.norm(x + 0.5 * sums) < _CANCELLED * np.linalg.norm(x) for x, sums in fields)
-    if not cancelled and (b < _OFF).mean() < _MOSTLY:
-        return ()
-    return (
-        "the units are spins (-1 and +1), but the biases look like those of a machine of 0/1 units, which is made with "
-        "units='binary'",
     )
 
 

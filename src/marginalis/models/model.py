@@ -48,6 +48,11 @@ from .forms import (
 from .normalisable import check_normalisable
 from .units import SPIN, Array, Units, parse_units
 
+_ENOUGH = 10  # Fewer biases than this do not suggest a kind of unit.
+_OFF = -2.0  # Below this bias a 0/1 unit is 1 with a probability of less than 12 %, a spin +1 with less than 2 %.
+_MOSTLY = 0.6  # Fraction of the visible biases that are below `_OFF` in machines of 0/1 units trained on images.
+_CANCELLED = 0.5  # A term cancels biases if the norm of their sum is less than this fraction of that of the biases.
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MRF(Displayed):
@@ -103,10 +108,10 @@ class MRF(Displayed):
         if self.temperature <= 0:
             raise ValueError(f"temperature is {self.temperature!r}; it must be positive")
         set_(self, "offset", real_number(self.offset, "offset"))
+        n, m = (getattr(self, f"{x}_units").variables(len(getattr(self, f"{x}_bias"))) for x in ("visible", "hidden"))
         if self.split is None:
-            n = self.n_visible
-            set_(self, "split", Split(np.arange(n), np.arange(n, n + self.n_hidden)))
-        elif not split_is_whole(self.split, self.n_visible, self.n_hidden):
+            set_(self, "split", Split(np.arange(n), np.arange(n, n + m)))
+        elif not split_is_whole(self.split, n, m):
             raise ValueError("split must number every variable once")
         sides = (np.array(side, dtype=np.int64) for side in (self.split.visible, self.split.hidden))
         set_(self, "split", Split(*map(frozen, sides)))
@@ -164,12 +169,12 @@ class MRF(Displayed):
     @property
     def n_visible(self) -> int:
         """Number of visible variables, |V|."""
-        return self.visible_units.variables(len(self.visible_bias))
+        return len(self.split.visible)
 
     @property
     def n_hidden(self) -> int:
         """Number of hidden variables, |H|."""
-        return self.hidden_units.variables(len(self.hidden_bias))
+        return len(self.split.hidden)
 
     @property
     def n_variables(self) -> int:
@@ -345,6 +350,27 @@ class MRF(Displayed):
     def partial_spin_form(self) -> SpinForm:
         """The equivalent model in which every two-state unit is a ±1 spin; other kinds do not change."""
         return partial_spin_form(self.natural)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """A remark if the biases of a machine of spins look like those of 0/1 units, which are not the default.
+
+        Two signs count. Most visible biases are far below zero, as after training on images with dark backgrounds. Or
+        the biases cancel half of the sums of the weights, b_i ≈ −½ Σ_j w_ij, as those of 0/1 units do at zero field.
+        """
+        if self.layout is not None or not self.is_bipartite or (self.visible_units, self.hidden_units) != (SPIN, SPIN):
+            return ()
+        b, c = self.visible_bias, self.hidden_bias
+        if min(len(b), len(c)) < _ENOUGH:
+            return ()
+        fields = ((b, self.weights @ np.ones(len(c))), (c, self.weights.T @ np.ones(len(b))))
+        cancelled = all(np.linalg.norm(x + 0.5 * sums) < _CANCELLED * np.linalg.norm(x) for x, sums in fields)
+        if not cancelled and (b < _OFF).mean() < _MOSTLY:
+            return ()
+        return (
+            "the units are spins (-1 and +1), but the biases look like those of a machine of 0/1 units, which is made "
+            "with units='binary'",
+        )
 
     @cached_property
     def highest(self) -> float:

@@ -27,7 +27,6 @@ from ..engines.placement import is_lattice
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder, the_states
 from ..exact import soon
-from ..options import PlanOptions
 from ..paths.base import make_base
 from ..random import OPINION
 from ..running.session import Session
@@ -387,8 +386,3 @@ def _acquits(mixed: Trial, plain: Trial) -> bool:
 def _lower(one: Trial, other: Trial, apart: float = TUNING.apart) -> bool:
     """Whether one estimate lies below another by more than both errors explain."""
     return other.log_z - one.log_z > apart * math.hypot(one.error, other.error)
-
-
-def is_left_to_us(options: PlanOptions) -> bool:
-    """Whether neither the steps, nor the schedule, nor where the path starts is given."""
-    return all(options.get(name) is None for name in ("steps", "schedule", "base"))

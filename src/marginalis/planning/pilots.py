@@ -17,7 +17,7 @@ from ..checks import Array
 from ..engines.plan import Plan, make_plan
 from ..engines.recorder import Recorder
 from ..models.model import MRF
-from ..options import PlanOptions
+from ..options import PlanOptions, is_adaptive
 from ..paths.base import QUENCHES, is_quenches
 from ..random import PILOT
 from ..running.session import Session
@@ -33,11 +33,9 @@ _EVEN = 0.1  # part of the length that is spread evenly, against what a pilot ha
 
 def plan_with_pilots(model: MRF, session: Session, *, keep_whole: bool = False, **options: Unpack[PlanOptions]) -> Plan:
     """Make a plan; run the pilots of an adaptive schedule, which is the default unless `steps` is given."""
-    schedule = options.get("schedule")
-    if schedule is None:
-        schedule = "adaptive" if options.get("steps") is None else "linear"
-    adaptive = isinstance(schedule, str) and schedule == "adaptive"
-    options["schedule"] = "linear" if adaptive else schedule
+    adaptive = is_adaptive(options)
+    if adaptive:
+        options["schedule"] = "linear"
     plan = make_plan(model, keep_whole=keep_whole, **options)
     if is_quenches(options.get("base")):
         mixture = quenched_mixture(plan, session)

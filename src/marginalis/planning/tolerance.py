@@ -12,10 +12,10 @@ import numpy as np
 from ..answers.estimate import Estimate
 from ..checks import Array, real_number
 from ..engines.plan import make_plan, resampling
-from ..options import DEFAULT_STEPS, PlanOptions
+from ..options import DEFAULT_STEPS, PlanOptions, leaves_path_open
 from ..paths.base import QUENCHES, is_quenches
 from ..running.session import Session
-from .choose import Choice, is_left_to_us
+from .choose import Choice
 from .quenches import quenched_mixture
 from .tuning import TOLERANCE
 from .work import Work, chains_per_variance
@@ -43,7 +43,7 @@ def to_tolerance(
     schedule = "adaptive" if options.get("schedule") is None else options["schedule"]
     fixed = options.get("steps") is not None or not isinstance(schedule, str)
     adaptive = isinstance(schedule, str) and schedule == "adaptive"
-    ours = is_left_to_us(options)
+    ours = leaves_path_open(options)
     options["schedule"] = "linear" if adaptive else schedule
     if options.get("steps") is None:
         options["steps"] = TOLERANCE.first_steps if isinstance(schedule, str) else DEFAULT_STEPS

@@ -24,8 +24,7 @@ from ..files.atomic import check_writable, write_whole
 from ..models.factors import FactorModel
 from ..models.layered import as_factors, as_model
 from ..models.model import MRF
-from ..options import RunOptions, filled_in, plan_options, takes_options
-from ..planning.choose import is_left_to_us
+from ..options import RunOptions, filled_in, leaves_path_open, plan_options, takes_options
 from .html import page_of
 
 _TEMPERATURES = 25  # Number of temperatures at which the heat capacity is computed.
@@ -199,7 +198,7 @@ def report(
         title=title or f"a model of {model.n_variables} variables",
         command=command or _call(path, options, chosen),
         summed_out=0 if estimated is None else _summed_out(model, estimated.method, chosen["summed"]),
-        was_free=is_left_to_us(plan_options(chosen)),
+        was_free=leaves_path_open(plan_options(chosen)),
     )
     text = page_of(result)
     write_whole(path, lambda file: file.write(text))

@@ -10,8 +10,8 @@ from ...checks import Array
 from ..plan import Plan
 from . import population
 from .bipartite_kernel import anneal_blocks
-from .packing import common_arguments, is_bipartite, pack, pack_flips, prepared
-from .population import Prepared
+from .packing import pack, pack_flips
+from .population import Prepared, common_arguments, is_bipartite, prepared
 
 
 class BipartiteArguments(NamedTuple):

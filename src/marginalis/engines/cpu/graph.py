@@ -19,10 +19,10 @@ from ..plan import Plan
 from ..reference.loop import Distributions, never_one
 from . import population
 from .graph_kernel import anneal_graph
-from .packing import pack, pack_lists, pack_tables
+from .packing import pack, pack_lists
 from .population import Prepared, chains_together
 from .rectified import Half, Halves
-from .tables import chains_for_tables, room_for_tables
+from .tables import chains_for_tables, pack_tables, room_for_tables
 from .unit_kinds import Normals, Spins, States
 
 

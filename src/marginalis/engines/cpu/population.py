@@ -6,9 +6,13 @@ from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ...checks import Array
+from ...paths.path import SpinPath
+from ...random import HIDDEN, VISIBLE
+from ...simd.draws import TILE
 from ...simd.vector import LANES, aligned
 from ..plan import Plan
 
@@ -110,3 +114,47 @@ class Population(ABC):
 def chains_together(units: int, bytes_per_unit: float) -> int:
     """Return the largest number of chains to advance together, given the bytes per unit."""
     return LANES * max(1, int(JOB_BYTES // (units * LANES * bytes_per_unit)))
+
+
+def is_bipartite(plan: Plan) -> bool:
+    """Whether a plan concerns spins on a bipartite graph, from a base without couplings."""
+    model, base = plan.path.end, plan.path.start
+    return model.spin_form is not None and model.is_bipartite and not base.is_coupled
+
+
+def common_arguments(plan: Plan, path: SpinPath, dtype: type, up: Any, down: Any) -> tuple[Any, ...]:
+    """Return the first ten arguments of `bipartite_kernel` and of `tables_kernel`, given the packed couplings."""
+
+    def pad(x: Array) -> np.ndarray:
+        return np.pad(x, (0, -len(x) % TILE)).astype(dtype)
+
+    base, swap = plan.path.start, plan.path.is_turned
+    uniform = base.is_uniform
+    return (
+        up,
+        down,
+        pad(path.slope_v),
+        pad(path.slope_h),
+        None if uniform else pad(path.base_v),
+        None if uniform else pad(path.base_h),
+        plan.betas.astype(dtype),
+        np.diff(plan.betas),
+        np.uint64(plan.chains.seed),
+        (HIDDEN, VISIBLE) if swap else (VISIBLE, HIDDEN),
+    )
+
+
+def prepared(plan: Plan, path: SpinPath, model: Any, per_entry: int, bytes_per_unit: float) -> Prepared:
+    """Return the common data of the populations of a plan, at `per_entry` multiply-adds per coupling."""
+    entries = path.weights.nnz if sp.issparse(path.weights) else path.weights.size
+    variables = plan.path.end.n_variables
+    return Prepared(
+        model,
+        len(path.base_v),
+        model.slope_v.dtype.type,
+        path.constants(plan.betas),
+        path.offset,
+        path.scale,
+        per_entry * entries + 40 * variables,
+        chains_together(len(model.slope_v) + len(model.slope_h), bytes_per_unit),
+    )

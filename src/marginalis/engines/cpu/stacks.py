@@ -14,7 +14,6 @@ from ...simd.lookup import COLUMNS, SPINS
 from ...simd.vector import LANES, aligned
 from ..plan import Plan
 from . import tables
-from .packing import scales_of
 from .population import CALL_OPERATIONS, Prepared
 from .stacks_kernel import Packed, anneal_stack, fill_stack
 from .tables_kernel import PANEL
@@ -105,7 +104,7 @@ def _with_slopes(weights: Array, slope_v: Array, columns: int) -> Array:
 def _packed(weights: Array, like: tuple[np.ndarray, ...]) -> Packed:
     """Return weights [model, input, unit] packed as `pack_tables` packs those of one model, which are `like`."""
     n, rows, columns = weights.shape
-    scales, scale = scales_of(abs(weights).sum(axis=1))
+    scales, scale = tables.scales_of(abs(weights).sum(axis=1))
     made = np.zeros((n, -(-columns // COLUMNS), -(-rows // SPINS), SPINS + 1, COLUMNS), dtype=np.int32)
     fill_stack(np.ascontiguousarray(weights), scales, made)
     return Packed(made.reshape(n, -1).view(np.uint32), like[1], like[2], scale)

@@ -14,7 +14,7 @@ from .tables_kernel import anneal_tables
 
 
 class Packed(NamedTuple):
-    """Couplings of all models in the form of `packing.pack_tables`; the models share `inputs` and `begin`."""
+    """Couplings of all models in the form of `tables.pack_tables`; the models share `inputs` and `begin`."""
 
     data: np.ndarray  # [model, entry]
     inputs: np.ndarray

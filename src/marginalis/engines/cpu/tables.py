@@ -10,17 +10,19 @@ from numpy.typing import NDArray
 
 from ...checks import Array
 from ...paths.path import SpinPath
+from ...simd.cache import kernel
 from ...simd.draws import TILE
 from ...simd.functions import HAS_AVX512
-from ...simd.lookup import SPINS
+from ...simd.lookup import COLUMNS, SPINS
 from ...simd.vector import LANES, aligned
 from ..plan import Plan
 from ..reference.loop import Distributions, never_one
 from . import population
-from .packing import common_arguments, is_band, is_bipartite, pack_tables, prepared
-from .population import Prepared
+from .packing import is_band
+from .population import Prepared, common_arguments, is_bipartite, prepared
 from .tables_kernel import ABREAST, PANEL, SLICE, TABLE, anneal_tables
 
+_PANEL_UNITS = PANEL * TILE  # Units of a panel.
 _TABLE_BYTES = 1 << 20  # Bytes into which all tables of a model must fit to be made once and kept.
 _FEW = 8  # Blocks of chains that are advanced side by side if all tables are kept.
 _MANY = 512  # Chains to advance together if tables are made anew, so that making them costs little.
@@ -64,7 +66,7 @@ def serves(plan: Plan) -> bool:
     if not (possible and is_bipartite(plan) and (plan.path.mixture is None or plan.path.mixture.is_drawn)):
         return False
     weights = plan.path.end.partial_spin_form.weights
-    return is_band(weights) and is_band(weights.T)
+    return not sp.issparse(weights) or (is_band(weights) and is_band(weights.T))
 
 
 def prepare(plan: Plan) -> Prepared:
@@ -117,6 +119,56 @@ def _with_slopes(weights: Any, slope_v: Array, columns: int) -> Any:
     more = np.zeros((n, columns - m + 1))
     more[:, -1] = slope_v[:n]
     return sp.csr_array(sp.hstack([weights, more])) if sp.issparse(weights) else np.hstack([weights, more])
+
+
+def pack_tables(weights: Any) -> tuple[np.ndarray, ...]:
+    """Return weights [input, unit] in the form from which the kernel makes tables: (weights, inputs, begin, scale).
+
+    The weights of a unit are integers times its scale, a power of two such that no sum exceeds 2^30. Their order is
+    [panel][tile][four inputs][5][unit], where the five numbers are the arguments of `table_of`. A panel starts at
+    begin[panel] and has the inputs from inputs[panel, 0] to inputs[panel, 1], both counted in groups of four inputs.
+    """
+    rows, columns = weights.shape
+    sparse = sp.issparse(weights)
+    into = sp.csc_array(weights) if sparse else weights
+    scales, scale = scales_of(np.asarray(abs(weights).sum(axis=0)).ravel())
+    panels = -(-columns // _PANEL_UNITS)
+    inputs = np.zeros((panels, 2), dtype=np.int64)
+    begin = np.zeros(panels + 1, dtype=np.int64)
+    parts = []
+    for panel in range(panels):
+        of = slice(_PANEL_UNITS * panel, min(_PANEL_UNITS * (panel + 1), columns))
+        tiles = -(-(of.stop - of.start) // TILE)
+        part = into[:, of].toarray() if sparse else into[:, of]
+        some = np.flatnonzero(part.any(axis=1)) if sparse else np.array([0, rows - 1])
+        low, high = (some[0] // SPINS, some[-1] // SPINS + 1) if len(some) else (0, 0)
+        inputs[panel] = low, high
+        made = np.zeros((tiles, high - low, SPINS + 1, COLUMNS), dtype=np.int32)
+        _fill(np.ascontiguousarray(part[low * SPINS : high * SPINS]), scales[of], made)
+        parts.append(made.ravel())
+        begin[panel + 1] = begin[panel] + tiles * (high - low)
+    return np.concatenate(parts).view(np.uint32), inputs, begin, scale
+
+
+def scales_of(largest: Array) -> tuple[Array, np.ndarray]:
+    """Return the numbers 2^k by which weights become integers, and 2^-k in whole tiles, as the kernel reads them.
+
+    `largest` has the sum of the absolute values of the weights of each unit, along the last axis.
+    """
+    exponent = np.minimum(30 - np.frexp(largest)[1], 126)
+    padding = [(0, 0)] * (largest.ndim - 1) + [(0, -largest.shape[-1] % TILE)]
+    return np.ldexp(1.0, exponent), np.ldexp(1.0, -np.pad(exponent, padding)).astype(np.float32)
+
+
+@kernel()
+def _fill(band, scales, made):
+    """Round the weights times their unit's scale; `made` receives the sum of every four, and −2 times each of them."""
+    for unit in range(band.shape[1]):
+        tile, column = unit // COLUMNS, unit % COLUMNS
+        for i in range(band.shape[0]):
+            whole = np.int32(np.rint(band[i, unit] * scales[unit]))
+            made[tile, i // SPINS, 0, column] += whole
+            made[tile, i // SPINS, 1 + i % SPINS, column] = -2 * whole
 
 
 def chains_for_tables(looked_up: tuple[tuple[np.ndarray, ...], ...]) -> int:
