@@ -1,5 +1,6 @@
 """Energy, entropy and heat capacity against exact sums over all states."""
 
+import dataclasses
 import json
 import math
 
@@ -148,10 +149,20 @@ def test_tuples_as_models_and_one_beta_as_a_number():
         mg.thermodynamics(model, [1.0], tolerance=0.1)
 
 
-def test_gaussian_sides_are_refused():
-    model = mg.rbm(np.ones((2, 2)), np.zeros(2), np.zeros(2), units=("gaussian", "spin"))
-    with pytest.raises(ValueError, match="needs discrete units"):
-        mg.thermodynamics(model, [1.0])
+def test_gaussian_sides_against_closed_forms():
+    """Each Gaussian variable adds kT/2 to the energy beyond that of the effective model of the other side."""
+    model = mg.rbm([[0.6, -0.3], [0.2, 0.5]], [0.1, -0.2], [0.3, 0.0], units=("gaussian", "spin"))
+    t = mg.thermodynamics(model, [1.5, 0.4], steps=50, chains=1000, engine="numpy")
+    for row in t.rows():
+        beta, step = row["beta"], 1e-3
+        low, middle, high = (
+            mg.exact_log_z(dataclasses.replace(model, temperature=1.0 / (beta + d))) for d in (-step, 0.0, step)
+        )
+        slope, bend = (high - low) / (2.0 * step), (high - 2.0 * middle + low) / step**2
+        for name, value in zip(QUANTITIES, (middle, -slope, middle - beta * slope, beta**2 * bend), strict=True):
+            assert abs(row[name] - value) < 4.5 * row[name + "_error"] + 1e-5, name
+    with pytest.raises(ValueError, match="betas must be positive for this model: Gaussian variables have no distrib"):
+        mg.thermodynamics(model, [0.0])
 
 
 @pytest.mark.parametrize("slope", [-0.8, 0.8])

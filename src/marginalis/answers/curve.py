@@ -54,7 +54,8 @@ class LogZRows:
 class Curve(LogZRows, Written, Displayed):
     """ln Z(β) along the path from the base to the model, from the weights of the chains after each step.
 
-    Z(β) is that of the intermediate distribution P_β; with a uniform base this is the model at temperature T/β.
+    Z(β) is that of the intermediate distribution P_β. With a uniform base and discrete variables this is the model at
+    temperature T/β; real variables keep their own terms, such as −γx²/2, along the path.
     """
 
     betas: Array

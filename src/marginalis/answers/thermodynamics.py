@@ -1,9 +1,12 @@
 """Energy, entropy and heat capacity against temperature, from the chains of one run.
 
-With a uniform base P_k is the model at the inverse temperature β_k, so the weighted chains sample every temperature on
-the path. For each state v of the sampled side exact means over the other side are used (eq.
-bipartite_marginal_energy_V and its derivatives): with A = −βH and the summed-out side h, d ln Σ_h e^{xA}/dx is the mean
-of A given v, and the second derivative is its variance.
+With a uniform base P_k is the model at the inverse temperature β_k if all variables are discrete, so the weighted
+chains of one run sample every temperature on the path. Real variables keep the term −γx²/2 of their own along the path,
+so that each temperature takes a run.
+
+For each state v of the sampled side exact means over the other side are used (eq. bipartite_marginal_energy_V and its
+derivatives): with A = −βH and the summed-out side h, d ln Σ_h e^{xA}/dx is the mean of A given v, and the second
+derivative is its variance.
 """
 
 from __future__ import annotations
@@ -23,11 +26,12 @@ from ..display.words import decimals
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder
 from ..models.layered import as_model
+from ..models.model import MRF
 from ..models.units import Array
 from ..options import RunOptions, filled_in, plan_options, takes_options
 from ..paths.narrow_base import range_of_change
 from ..planning.pilots import plan_with_pilots
-from ..running.session import open_session
+from ..running.session import Session, open_session
 from ..statistics import confidence
 from ..statistics.confidence import log_mean_exp
 from .estimate import run_plan
@@ -121,45 +125,40 @@ def thermodynamics(
 ) -> Thermodynamics:
     """Return ln Z, energy, entropy and heat capacity of a model at inverse temperatures `betas`, or at `temperatures`.
 
-    β takes the place of 1/T; the temperature of the model is ignored. One run from β = 0 to the largest β gives all
-    values: the given β are inserted as steps, and at each of them the chains make `moves` moves over which energies are
-    averaged.
+    β takes the place of 1/T; the temperature of the model is ignored. If all variables are discrete, one run from β = 0
+    to the largest β gives all values: the given β are inserted as steps, and at each of them the chains make `moves`
+    moves over which energies are averaged. Models with real variables take a run of this length for each β, which must
+    be positive.
     """
     stay = whole(moves, "moves", 1, 10**6)
     model = as_model(model)
     wanted = _inverse_temperatures(betas, temperatures)
-    for units in (model.visible_units, model.hidden_units):
-        if not units.is_discrete:
-            raise ValueError(f"thermodynamics needs discrete units: {units.noun[0]}s have no distribution at β = 0")
     if "base" in options:
         raise ValueError("thermodynamics starts from the uniform base, which is β = 0; leave base out")
+    real = [x for x in (model.visible_units, model.hidden_units) if not x.is_discrete]
+    if real and not wanted.all():
+        raise ValueError(f"betas must be positive for this model: {real[0].noun[0]}s have no distribution at β = 0")
     chosen = filled_in(options, leave_out=_NOT_HERE)
     begin = time.perf_counter()
     largest = float(wanted.max()) or 1.0
-    places, back = np.unique(wanted / largest, return_inverse=True)
+    # Each run has a largest β, and the values of β/largest at which energies are averaged.
+    if real:
+        distinct, back = np.unique(wanted, return_inverse=True)
+        runs = [(float(beta), np.ones(1)) for beta in distinct]
+    else:
+        places, back = np.unique(wanted / largest, return_inverse=True)
+        runs = [(largest, places)]
     try:
-        hot = replace(model, temperature=1.0 / largest)
+        hot = [replace(model, temperature=1.0 / beta) for beta, _ in runs]
     except ValueError as error:
         raise ValueError(f"betas go up to {largest:g}, too far for this model: {error}") from None
-    with open_session(chosen, "thermodynamics", hot) as session:
-        plan = plan_with_pilots(hot, session, keep_whole=True, **plan_options(chosen))
-        inner = places[places > 0.0]
-        path = np.union1d(plan.betas, inner)
-        plan = plan.with_steps(np.repeat(path, np.where(np.isin(path, inner), stay, 1)))
-        stops = np.searchsorted(plan.betas, inner)[:, None] + np.arange(stay)
-        recorder = Recorder(stops.ravel(), plan.chains.count, _Energies(plan), 3, group=stay)
-        if len(inner):
-            run_plan(plan, session, recorder)
-    offset = plan.path.model.natural.offset
-    widest = range_of_change(plan.path.model, plan.path.base)
-    log_z0 = plan.path.base.log_z(plan.path.model)
-    rows = [_at_infinity(plan, log_z0)] if places[0] == 0.0 else []
-    doubtful = []
-    for x, log_weights, values in zip(inner, recorder.log_weights, recorder.values, strict=True):
-        log_z = log_z0 + log_mean_exp(log_weights) + x * offset
-        rows.append(_averages(log_weights, log_z, values, x, largest, offset, widest))
-        if _is_doubtful(log_weights):
-            doubtful.append(x * largest)
+    rows, doubtful = [], []
+    with open_session(chosen, "thermodynamics", *hot) as session:
+        for number, (own, (beta, at)) in enumerate(zip(hot, runs, strict=True)):
+            part = session.part(number / len(runs), (number + 1) / len(runs))
+            plan, found, unsure = _run(own, beta, at, stay, part, chosen)
+            rows += found
+            doubtful += unsure
     names = [name + end for name in QUANTITIES for end in ("", "_error")] + ["ess"]
     table = np.array(rows)[back].T
     if not np.isfinite(table[:8:2]).all() or (plan.chains.count > 1 and not np.isfinite(table).all()):
@@ -168,7 +167,7 @@ def thermodynamics(
     warnings: tuple[str, ...] = ()
     if doubtful:
         warnings = (
-            f"the weights are too uneven for trusted errors at {len(doubtful)} of {len(places)} β, "
+            f"the weights are too uneven for trusted errors at {len(doubtful)} of {len(rows)} β, "
             f"the first of them {min(doubtful):.4g}; raise steps",
         )
     lost = 2.0**-50 * np.abs(table[0]).max()
@@ -180,6 +179,34 @@ def thermodynamics(
         record=Record.of(plan, time.perf_counter() - begin, session.names),
         warnings=warnings,
     )
+
+
+def _run(
+    hot: MRF, largest: float, places: Array, stay: int, session: Session, chosen: RunOptions
+) -> tuple[Plan, list[list[float]], list[float]]:
+    """Run chains from β = 0 to the largest β, the one of the model `hot`; average energies at `places`, in units of it.
+
+    Return the plan, the numbers of `_averages` for each place, and the β at which the weights are uneven.
+    """
+    plan = plan_with_pilots(hot, session, keep_whole=True, **plan_options(chosen))
+    inner = places[places > 0.0]
+    path = np.union1d(plan.betas, inner)
+    plan = plan.with_steps(np.repeat(path, np.where(np.isin(path, inner), stay, 1)))
+    stops = np.searchsorted(plan.betas, inner)[:, None] + np.arange(stay)
+    recorder = Recorder(stops.ravel(), plan.chains.count, _Energies(plan), 3, group=stay)
+    if len(inner):
+        run_plan(plan, session, recorder)
+    offset = plan.path.model.natural.offset
+    widest = range_of_change(plan.path.model, plan.path.base)
+    log_z0 = plan.path.base.log_z(plan.path.model)
+    rows = [_at_infinity(plan, log_z0)] if places[0] == 0.0 else []
+    doubtful = []
+    for x, log_weights, values in zip(inner, recorder.log_weights, recorder.values, strict=True):
+        log_z = log_z0 + log_mean_exp(log_weights) + x * offset
+        rows.append(_averages(log_weights, log_z, values, x, largest, offset, widest))
+        if _is_doubtful(log_weights):
+            doubtful.append(x * largest)
+    return plan, rows, doubtful
 
 
 def _inverse_temperatures(betas: ArrayLike | None, temperatures: ArrayLike | None) -> Array:
@@ -211,7 +238,8 @@ class _Energies:
     def __init__(self, plan: Plan) -> None:
         model = plan.path.end
         natural = model.natural
-        self.betas, self.units = plan.betas, natural.hidden_units
+        self.betas, self.units, self.sampled = plan.betas, natural.hidden_units, natural.visible_units
+        self.is_discrete = self.units.is_discrete and self.sampled.is_discrete
         self.b, self.c, self.weights = natural.visible_bias, natural.hidden_bias, natural.weights
         self.lateral = natural.lateral
 
@@ -219,10 +247,16 @@ class _Energies:
     def __call__(self, k: int, v: Array) -> Array:
         slope = self.c + v @ self.weights
         fields = self.betas[k] * slope
-        mean = v @ self.b + (slope * self.units.mean(fields)).sum(axis=1)
+        if self.is_discrete:
+            mean, variance = slope * self.units.mean(fields), slope * self.units.response(fields, slope)
+            inner, variance = mean.sum(axis=1), variance.sum(axis=1)
+        else:  # β_k = 1, the end of the path.
+            inner, variance = self.units.exponents(slope)
+            inner = inner + self.sampled.own_terms(v)
+        mean = v @ self.b + inner
         if self.lateral is not None:
             mean += 0.5 * (v * (v @ self.lateral)).sum(axis=1)
-        return np.stack([mean, mean**2, (slope * self.units.response(fields, slope)).sum(axis=1)], axis=1)
+        return np.stack([mean, mean**2, variance], axis=1)
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -90,7 +90,11 @@ def _enumeration(model: MRF, threads: int) -> ExactMethod | None:
         return None
     swap = model.is_bipartite and sizes[1] < sizes[0]
     turned = model.transposed() if swap else model
-    features = len(turned.hidden_bias) + 8 + (0 if model.is_bipartite else len(turned.visible_bias))
+    features = (
+        turned.hidden_units.sum_cost * len(turned.hidden_bias)
+        + 8
+        + (0 if model.is_bipartite else len(turned.visible_bias))
+    )
     return ExactMethod(
         log2_seconds(states + math.log2(features), FEATURES_PER_SECOND),
         f"{'the smaller side has' if model.is_bipartite else 'there are'} 2^{states:.1f} states: an exact sum",

@@ -33,7 +33,7 @@ def _sum_out_scalars(
     side, up, up0, slope_h, base_h, betas, k, difference, joint, chain, side_h, k0, k1, x, at, at_h, scratch, weight
 ):
     beta, beta_before = betas[k], betas[k - 1]
-    per_step = 1.0 / difference
+    per_step = 1.0 / difference if difference != 0.0 else 0.0  # A step may repeat its β.
     zero = splat(betas[0] - betas[0])
     one = zero + 1.0
     linear, top, bottom, drawn = zero, one, one, zero

@@ -81,6 +81,10 @@ class Gaussian(Units):
         terms: Array = -0.5 * (rows * rows) @ self.gamma
         return terms
 
+    def exponents(self, fields: Array) -> tuple[Array, Array]:
+        mean = (0.5 * fields**2 / self.gamma - 0.5).sum(axis=1)
+        return mean, np.full(len(fields), 0.5 * fields.shape[1])
+
     def size(self, fields: Array) -> float:
         return 0.5 * float((fields**2 / self.gamma + np.abs(np.log(2.0 * np.pi / self.gamma))).sum())
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfcx, expit, log_ndtr, ndtr, ndtri
+from scipy.special import erfcx, expit, ndtr, ndtri
 
 from ...checks import Array, frozen, real_array, shown
 from .kind import Units
@@ -45,10 +45,15 @@ class Rectified(Units):
     theta_plus: tuple[float, ...]
     theta_minus: tuple[float, ...]
 
-    @property
+    @cached_property
     def is_nonnegative(self) -> bool:  # type: ignore[override]
         """Whether all variables are 0 or larger."""
-        return bool(np.isinf(self.gamma_minus).all())
+        return bool(np.isinf(self.halves[1]).all())
+
+    @property
+    def sum_cost(self) -> float:  # type: ignore[override]
+        """Measured on one machine."""
+        return 1.6 if self.is_nonnegative else 3.2
 
     @property
     def name(self) -> str:
@@ -100,8 +105,14 @@ class Rectified(Units):
         return Rectified(*(_tuple(x / temperature) for x in self.halves))
 
     def log_normaliser(self, fields: Array) -> Array:
-        plus, minus = self._sides(fields)
-        return np.asarray(np.logaddexp(plus.log_z, minus.log_z).sum(axis=1))
+        gamma_plus, gamma_minus, theta_plus, theta_minus = self.halves
+        exponent, factor = _scaled(fields + theta_plus, gamma_plus)
+        if not self.is_nonnegative:  # The larger exponent is taken out of the sum.
+            other, share = _scaled(-(fields + theta_minus), gamma_minus)
+            exponent, rest = np.maximum(exponent, other), exponent - other
+            factor = factor * np.exp(np.minimum(rest, 0.0)) + share * np.exp(-np.maximum(rest, 0.0))
+        constant = 0.5 * math.log(math.pi / 2.0) * fields.shape[1]
+        return np.asarray((exponent + np.log(factor)).sum(axis=1) + constant)
 
     def draw(self, fields: Array, uniforms: Array) -> Array:
         """Draw by inversion of the cumulative distribution, which starts with the negative side."""
@@ -155,6 +166,13 @@ class Rectified(Units):
         squares = gamma_plus * up * up + np.where(np.isinf(gamma_minus), 0.0, gamma_minus) * down * down
         terms = theta_plus * up + theta_minus * down - 0.5 * squares
         return np.asarray(terms.sum(axis=1))
+
+    def exponents(self, fields: Array) -> tuple[Array, Array]:
+        plus, minus = self._sides(fields)
+        p, q = expit(plus.log_z - minus.log_z), expit(minus.log_z - plus.log_z)
+        (up, spread_up), (down, spread_down) = _moments_of_exponent(plus), _moments_of_exponent(minus)
+        variance = p * spread_up + q * spread_down + p * q * (up - down) ** 2
+        return (p * up + q * down).sum(axis=1), variance.sum(axis=1)
 
     def size(self, fields: Array) -> float:
         slopes = np.abs(fields) + np.maximum(np.abs(self.halves[2]), np.abs(self.halves[3]))
@@ -237,11 +255,39 @@ def _moments(side: _Side) -> tuple[Array, Array]:
     return width * mean, width * width * variance
 
 
+def _scaled(slope: Array, gamma: Array) -> tuple[Array, Array]:
+    """Return m and g of the integral √(π/2)·g·exp(m) over one side, with m = α²/2 for α < 0 and otherwise 0."""
+    with np.errstate(divide="ignore", under="ignore"):
+        width = 1.0 / np.sqrt(gamma)
+        alpha = slope * width  # Of the opposite sign.
+        squares = 0.5 * alpha * alpha
+        scaled = erfcx(np.abs(alpha) * math.sqrt(0.5))
+        is_body = alpha > 0.0
+        body = 2.0 - np.exp(-squares) * scaled
+        return np.where(is_body, squares, 0.0), width * np.where(is_body, body, scaled)
+
+
+def _moments_of_exponent(side: _Side) -> tuple[Array, Array]:
+    """Return mean and variance of −αx − x²/2 on one side.
+
+    With the mean m and the variance V of x they are −(1 + αm)/2 and (2 + αm + α²V)/4: the integral over exp(−s·(αx +
+    x²/2)), differentiated by s.
+    """
+    alpha = side.alpha
+    near = np.minimum(alpha, _FAR)
+    hazard = np.where(near > -37.0, _SCALE_OF_TAIL / erfcx(np.maximum(near, -37.0) / math.sqrt(2.0)), 0.0)
+    first, rest = _tail_fraction(np.maximum(alpha, _FAR))
+    slope = np.where(alpha < _FAR, near * (hazard - near), alpha * first)
+    # αm + α²V with V = 1 − hazard·m; for α < 0 the squares of α cancel.
+    inner = near * hazard * (1.0 - near * (hazard - near))
+    outer = slope * (1.0 + alpha * (rest - first))
+    return -0.5 * (1.0 + slope), 0.25 * (2.0 + np.where(alpha < _FAR, inner, outer))
+
+
 def log_erfcx(alpha: Array) -> Array:
     """Return ln erfcx(α/√2); the tail of the normal distribution beyond α is exp(−α²/2)/2 times erfcx(α/√2)."""
-    tail, body = np.maximum(alpha, 0.0), np.minimum(alpha, 0.0)
-    near_one = 0.5 * body * body + math.log(2.0) + log_ndtr(-body)
-    return np.where(alpha > 0.0, np.log(erfcx(tail / math.sqrt(2.0))), near_one)
+    exponent, factor = _scaled(-alpha, np.ones(1))
+    return np.asarray(exponent + np.log(factor))
 
 
 def _tail_fraction(alpha: Array) -> tuple[Array, Array]:
