@@ -303,7 +303,7 @@ def run(plan, threads=1, recorder=None):
 
 def log_weights(plan, engine, threads=1):
     """ln W of every chain of a plan, run by this engine."""
-    return run(plan.settled(engine), threads)
+    return run(plan.on_engine(engine), threads)
 
 
 def with_mixture(plan, mixture):

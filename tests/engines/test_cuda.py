@@ -161,7 +161,7 @@ def test_a_component_that_is_drawn(on, kind, precision):
     forward = with_mixture(plan, mixture)
     start = Distributions(forward, range(40)).start()
     for path in (forward, forward.reversed(start), forward.with_chains(populations=4, resample_below=0.9)):
-        close = 1e-10 if path.settled("cuda").placement.precision == "double" else 2e-5
+        close = 1e-10 if path.on_engine("cuda").placement.precision == "double" else 2e-5
         np.testing.assert_allclose(log_weights(path, "cuda"), log_weights(path, "numpy"), rtol=0, atol=close)
 
 
@@ -306,8 +306,8 @@ def test_recorded_weights_agree_with_the_reference(on, monkeypatch, name):
     runs = []
     for engine in ("numpy", "cuda"):
         recorder = Recorder([1, 3, 4], plan.chains.count, lambda k, v: v, len(plan.path.start.visible))
-        last = run(plan.settled(engine), 1, recorder)
-        back = plan.reversed(recorder.values[-1], equilibration=2).settled(engine)
+        last = run(plan.on_engine(engine), 1, recorder)
+        back = plan.reversed(recorder.values[-1], equilibration=2).on_engine(engine)
         runs.append((last, recorder, run(back, 1)))
     (last, recorder, back), (last_too, recorder_too, back_too) = runs
     np.testing.assert_allclose(last, last_too, rtol=0, atol=1e-4)

@@ -95,8 +95,8 @@ def test_same_bits_for_any_chunk_of_steps_and_blocks(monkeypatch):
     monkeypatch.setattr(population, "JOB_BYTES", 300)
     monkeypatch.setattr(tables, "_TABLE_BYTES", 0)  # slices of tables are made when they are needed
     monkeypatch.setattr(loop, "_CHUNK", 17)
-    assert drive.begin(plan.settled("numpy")).together == 17
-    assert drive.begin(plan.settled("numba")).together < 100
+    assert drive.begin(plan.on_engine("numpy")).together == 17
+    assert drive.begin(plan.on_engine("numba")).together < 100
     assert np.array_equal(slow, log_weights(plan, "numpy"))
     assert np.array_equal(fast, log_weights(plan, "numba", threads=2))
 
@@ -248,7 +248,7 @@ def test_dense_graphs_are_looked_up(monkeypatch):
     error = np.abs(found - log_weights(plan, "numpy"))
     assert np.median(error) < 1e-5
     assert np.mean(error < 1e-4) > 0.97
-    assert drive.begin(plan.settled("numba")).population(range(0)).room is not None or not HAS_AVX512
+    assert drive.begin(plan.on_engine("numba")).population(range(0)).room is not None or not HAS_AVX512
     monkeypatch.setattr(tables, "_TABLE_BYTES", 0)
     monkeypatch.setattr(population, "JOB_BYTES", 4000)
     assert np.array_equal(found, log_weights(plan, "numba", threads=2))

@@ -90,7 +90,7 @@ def test_engines_agree_draw_for_draw(name, method):
     np.testing.assert_allclose(fast, slow, rtol=0, atol=2e-5)
     recorders = [Recorder([5, 12], 70, the_states, len(plan.path.end.visible_bias)) for _ in range(2)]
     for engine, recorder in zip(("numpy", "numba"), recorders, strict=True):
-        run(plan.settled(engine), recorder=recorder)
+        run(plan.on_engine(engine), recorder=recorder)
     assert np.array_equal(recorders[0].values, recorders[1].values)
     back = plan.reversed(recorders[0].values[-1])
     slow, fast = (log_weights(back, engine) for engine in ("numpy", "numba"))
@@ -181,7 +181,7 @@ def test_what_is_not_served_is_refused(options, problem):
 
 def test_the_gpu_engine_names_the_engines_that_can():
     with pytest.raises(ValueError, match="has no kernel for factors of three or more variables; use 'auto' or 'numpy'"):
-        make_plan(MODELS["spins"]).settled("cuda")
+        make_plan(MODELS["spins"]).on_engine("cuda")
 
 
 def test_z_scores_of_random_models():

@@ -66,7 +66,7 @@ def test_fast_kernels_leave_target_invariant(name, method):
     sums = PathSums(model, plan.betas)
     index, p = start_at_target(sums, 3, plan.chains.count)
     start = sums.v_states[index]
-    started = plan.settled("numba").with_chains(start=start)
+    started = plan.on_engine("numba").with_chains(start=start)
     population = drive.begin(started).population(range(plan.chains.count))
     assert np.array_equal(population.states(), start)
     population.step = 2  # the next move is that of step 3

@@ -96,7 +96,7 @@ def estimate_knowing(
             better = panel.another(result, plan)
             if better is not None:
                 result = replace(run_plan(fitted(better, session), session, recorder), hints=result.hints)
-            result = panel.noted(result).took(time.perf_counter() - begin)
+            result = panel.noted(result).with_seconds(time.perf_counter() - begin)
     if recorder is not None:
         betas = plan.betas[recorder.steps]
         log_weights = recorder.log_weights + betas[:, None] * plan.path.exact_log_ratio

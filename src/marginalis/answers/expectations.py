@@ -276,7 +276,7 @@ def expectations(
         raise ValueError("the model has no couplings: there is nothing to anneal; leave out exact=False and functions")
     with open_session(chosen, "expectations", model) as session:
         states = final_states(model, moves, session, plan_options(chosen))
-    return _from_chains(states, model, what, wanted).took(time.perf_counter() - begin)
+    return _from_chains(states, model, what, wanted).with_seconds(time.perf_counter() - begin)
 
 
 def _exact_record(digest: str, variables: int, way: str, begin: float) -> Record:

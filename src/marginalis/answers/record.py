@@ -279,7 +279,7 @@ class Answer(Written, Displayed):
         """Time of the run in seconds."""
         return self.record.seconds
 
-    def took(self, seconds: float) -> Any:
+    def with_seconds(self, seconds: float) -> Any:
         """Return the same answer with another time in its record."""
         return replace(self, record=replace(self.record, seconds=seconds))  # type: ignore[type-var]
 

@@ -46,15 +46,15 @@ def operations_per_second(engine: str) -> float:
     return _OPERATIONS_PER_SECOND.get(engine, 1e10)
 
 
-def settled(plan: Plan, engine: str) -> Placement:
+def choose_placement(plan: Plan, engine: str) -> Placement:
     """Return the placement of a plan on the requested engine; ``auto`` is Numba if it supports the plan."""
-    name = _settle_engine(engine, plan)
+    name = _choose_engine(engine, plan)
     # The Numba kernel for draws by planes computes its weights in double precision.
     asked = "double" if (plan.placement.draws, name) == ("planes", "numba") else plan.placement.precision
-    return replace(plan.placement, engine=name, precision=_settle_precision(asked, name, plan))
+    return replace(plan.placement, engine=name, precision=_choose_precision(asked, name, plan))
 
 
-def _settle_engine(engine: str, plan: Plan) -> str:
+def _choose_engine(engine: str, plan: Plan) -> str:
     if engine == "numpy":
         return engine
     model = plan.path.part
@@ -128,7 +128,7 @@ def _hindrance(model: MRF, engine: str) -> str | None:
     return None
 
 
-def _settle_precision(precision: str, engine: str, plan: Plan) -> str:
+def _choose_precision(precision: str, engine: str, plan: Plan) -> str:
     """Return the precision to use: single only if it is requested, the engine has it, and it is accurate enough."""
     if engine == "numpy" or plan.path.part is None or precision == "double":
         return "double"

@@ -28,7 +28,7 @@ from ..options import (
 from ..paths.base import is_quenches, make_base
 from ..paths.path import Path, make_path
 from ..random import REVERSE, START, stream
-from .placement import operations_per_second, settled, unserved
+from .placement import choose_placement, operations_per_second, unserved
 
 _BASES_OF_TERMS = ("uniform", "biases")  # Names of bases that do not need couplings of pairs.
 _FEWEST_TOGETHER = 10  # Smallest number of chains in a population that is not requested by the user.
@@ -113,7 +113,7 @@ class Plan:
         return self.steps * self.path.operations / operations_per_second(self.placement.engine)
 
     @property
-    def usual_share(self) -> float:
+    def usual_threshold(self) -> float:
         """Default share of effective chains below which a population is resampled."""
         return _OFTEN if self.path.operations > _DEAR else _RARELY
 
@@ -124,7 +124,7 @@ class Plan:
     def with_steps(self, betas: Array, schedule: str | None = None) -> Plan:
         """Return the plan with other steps, and the precision that these require."""
         name = self.schedule if schedule is None else schedule
-        return replace(self, betas=betas, schedule=name).settled(self.placement.engine)
+        return replace(self, betas=betas, schedule=name).on_engine(self.placement.engine)
 
     def placed(self, **changes: str) -> Plan:
         """Return the plan with another precision, other draws or another engine, without checking them again."""
@@ -133,7 +133,7 @@ class Plan:
     def along(self, path: Path) -> Plan:
         """Return the plan on another path; the engine becomes the reference if it does not support the draws there."""
         plan = replace(self, path=path)
-        return plan if unserved(plan.placement.engine, plan) is None else plan.settled("numpy")
+        return plan if unserved(plan.placement.engine, plan) is None else plan.on_engine("numpy")
 
     def pilot(self, purpose: int, chains: int, betas: Array | None = None, **changes: Any) -> Plan:
         """Return the plan of a pilot run, whose chains use a random stream of their own.
@@ -149,11 +149,11 @@ class Plan:
         if self.chains.count < _FEWEST_TOGETHER * populations:
             return self
         chains = -(-self.chains.count // populations) * populations
-        return self.with_chains(count=chains, resample_below=self.usual_share, populations=populations)
+        return self.with_chains(count=chains, resample_below=self.usual_threshold, populations=populations)
 
-    def settled(self, engine: str) -> Plan:
+    def on_engine(self, engine: str) -> Plan:
         """Return the plan on the requested engine, in the precision that it requires there."""
-        return replace(self, placement=settled(self, engine))
+        return replace(self, placement=choose_placement(self, engine))
 
     def started(self) -> Plan:
         """Return the plan with exact samples as start states if its base has couplings."""
@@ -299,7 +299,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
         placement=Placement("auto", chosen["precision"], chosen["draws"], devices),
         schedule=schedule if isinstance(schedule, str) else "given",
     )
-    return plan.settled(chosen["engine"])
+    return plan.on_engine(chosen["engine"])
 
 
 def betas(schedule: str | ArrayLike, steps: int = DEFAULT_STEPS) -> Array:

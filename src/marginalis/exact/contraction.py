@@ -16,10 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..checks import Array
+from ..models.reduction import Factor
 from ..parallel.threads import Tick, run_jobs
 from .contraction_kernel import log_blocks, plain_blocks
-
-Factor = tuple[tuple[int, ...], Array]
 
 _RANGE = 650.0  # Products whose logarithms span less than this have no underflow that matters.
 _BLOCK = 1 << 11  # Smallest number of entries of a block, if the message has that many.

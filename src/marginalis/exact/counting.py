@@ -20,9 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..checks import Array
+from ..models.reduction import Factor
 from ..parallel.threads import Tick
-
-Factor = tuple[tuple[int, ...], Array]
 
 INSTALL = "pip install 'marginalis[networks]'"
 _CHILD = Path(__file__).with_name("count_child.py")

@@ -11,12 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..checks import Array
+from ..models.reduction import Factor
 from .ordering import elimination_order
-
-Array = NDArray[np.float64]
-Factor = tuple[tuple[int, ...], Array]  # The variables, in order of elimination, and the table over them.
 
 _ENTRIES_AT_ONCE = 1 << 24  # Number of entries between two checks for interrupts.
 MAX_LOG2_TABLE = 27.0  # log2 of the most entries of a table: 1 GiB of float64, plus half as much for its sum.

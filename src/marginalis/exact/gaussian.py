@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, lapack, solve_triangular
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
 
-Array = NDArray[np.float64]
+from ..checks import Array
 
 _DENSE_SIDE = 3000  # Largest smaller side for which a sparse W is treated by a dense Schur complement.
 _MOST_DENSE = 20_000  # Most rows of a dense matrix: 3 GiB.

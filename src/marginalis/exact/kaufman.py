@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from ..checks import Array
 
 
 def kaufman_log_z(rows: int, cols: int, horizontal: float, vertical: float) -> float:

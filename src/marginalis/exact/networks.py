@@ -13,8 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..checks import Array
-from ..models.reduction import Network
+from ..models.reduction import Factor, Network
 from ..parallel.memory import free_memory
 from ..parallel.threads import Tick, jit_is_off
 from .counting import INSTALL, count_log_z, encode, is_deterministic, is_installed
@@ -24,7 +23,6 @@ from .ordering import elimination_order, table_entries
 if TYPE_CHECKING:
     from .contraction import Contraction
 
-Factor = tuple[tuple[int, ...], Array]
 
 ENTRIES_PER_SECOND = 1e8  # Table entries per second of elimination, a conservative value.
 AT_ONCE = 0.5  # If elimination takes at most this many seconds, no better method is searched for.

@@ -28,13 +28,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.sparse.linalg import splu
 
+from ..checks import Array
 from ..parallel.threads import interruptible
 from ..simd.cache import kernel
-
-Array = NDArray[np.float64]
 
 _AGREE = 1e-12  # Largest relative difference of two results that agree; far below 1e-9, as agreement may be by chance.
 _BLOCK = 8  # Rows of a block in which the upper triangle is updated.

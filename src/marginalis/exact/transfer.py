@@ -20,12 +20,10 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..checks import Array
 from ..parallel.threads import Tick, interruptible, run_jobs
 from ..simd.cache import kernel
-
-Array = NDArray[np.float64]
 
 # Bound on ln of the ratio by which the rest of the grid can favour one state of the vector over another. Below this
 # bound, states that underflow (e^-708) are negligible, even 2^30 of them together.

@@ -62,7 +62,7 @@ class Device:
         if self._here.compute_capability != "90":
             return False
         try:
-            with self._at_work():
+            with self._selected():
                 return bool(self._cupy.RawModule(code=_ONLY_HOPPER, options=(_HOPPER,)).get_function("only").kernel)
         except Exception:  # After any failure the other kernels are used.
             return False
@@ -78,7 +78,7 @@ class Device:
 
     def upload(self, values: np.ndarray) -> Any:
         """Return a copy of an array on the GPU."""
-        with self._at_work():
+        with self._selected():
             return self._cupy.asarray(values)
 
     def upload_all(self, *arrays: np.ndarray) -> list[Any]:
@@ -108,23 +108,23 @@ class Device:
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an array of zeros on the GPU."""
-        with self._at_work():
+        with self._selected():
             return self._cupy.zeros(shape, dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an uninitialized array on the GPU."""
-        with self._at_work():
+        with self._selected():
             return self._cupy.empty(shape, dtype)
 
     def download(self, values: Any) -> np.ndarray:
         """Return a copy of an array of the GPU, after all launched work is done."""
-        with self._at_work():
+        with self._selected():
             self._await()
             return self._cupy.asnumpy(values)
 
     def staged(self, values: Any) -> np.ndarray:
         """Return the same in page-locked memory, which is filled several times as fast; it should be released soon."""
-        with self._at_work():
+        with self._selected():
             self._await()
             found: np.ndarray
             try:
@@ -139,7 +139,7 @@ class Device:
     @contextmanager
     def own_stream(self) -> Iterator[None]:
         """Let the work of this thread overlap with that of others; it waits only for what this thread has launched."""
-        with self._at_work():
+        with self._selected():
             with self._lock:  # Streams are used again, because each has memory of its own.
                 stream = self._streams.pop() if self._streams else self._cupy.cuda.Stream(non_blocking=True)
             try:
@@ -152,12 +152,12 @@ class Device:
 
     def take(self, values: Any, places: np.ndarray, axis: int) -> Any:
         """Return the given rows or columns of an array."""
-        with self._at_work():
+        with self._selected():
             return values.take(self._cupy.asarray(places), axis=axis)
 
     def wait(self) -> None:
         """Wait until all launched work is done."""
-        with self._at_work():
+        with self._selected():
             self._await()
 
     def _await(self) -> None:
@@ -171,13 +171,13 @@ class Device:
 
         The kernels must be compiled already.
         """
-        with self._at_work(), self._cupy.cuda.Stream(non_blocking=True) as stream:
+        with self._selected(), self._cupy.cuda.Stream(non_blocking=True) as stream:
             stream.begin_capture()
             work()
             graph = stream.end_capture()
 
         def again() -> None:
-            with self._at_work():
+            with self._selected():
                 graph.launch()
 
         return again
@@ -192,7 +192,7 @@ class Device:
         key = (tuple(files), tuple(sorted(macros.items(), key=str)), name)
         with self._lock:
             if key not in self._kernels:
-                with self._at_work():
+                with self._selected():
                     code, options = kernel_source(*files), compiler_options(macros)
                     compiled = self._cupy.RawModule(code=code, options=options).get_function(name)
                     # CUDA requires this setting above the default size; one maximum serves all launches.
@@ -201,7 +201,7 @@ class Device:
         compiled = self._kernels[key]
 
         def launch(blocks: int | tuple[int, int], block: int, shared: int, *arguments: Any) -> None:
-            with self._at_work():
+            with self._selected():
                 given = tuple(np.uint64(0) if x is None else x for x in arguments)
                 grid = blocks if isinstance(blocks, tuple) else (blocks,)
                 compiled.kernel(grid, (block,), given, shared_mem=shared, enable_cooperative_groups=at_once)
@@ -209,7 +209,7 @@ class Device:
         return launch
 
     @contextmanager
-    def _at_work(self) -> Iterator[None]:
+    def _selected(self) -> Iterator[None]:
         """Make this GPU the current one, and turn its out-of-memory errors into a short `NoDevice`."""
         try:
             with self._here:

@@ -22,6 +22,7 @@ _ROUNDING = 2.0**-48
 # The sum over a variable that may leave no joint table is tried if its own table has at most 2^12 entries.
 _BARREN = 12.0
 
+# The variables of a factor, and the table over their states.
 Factor = tuple[tuple[int, ...], Array]
 
 

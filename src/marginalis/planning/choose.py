@@ -269,8 +269,8 @@ class Choice:
         by_words = plan.placed(draws="words")  # which every path has a kernel for
         changes: dict[str, Any] = {"first": TUNING.most_mixed * number}
         if together > 1:
-            changes |= {"populations": chains // together, "resample_below": plan.usual_share}
-        return by_words.pilot(OPINION, chains, np.linspace(0.0, 1.0, steps + 1), **changes).settled("auto")
+            changes |= {"populations": chains // together, "resample_below": plan.usual_threshold}
+        return by_words.pilot(OPINION, chains, np.linspace(0.0, 1.0, steps + 1), **changes).on_engine("auto")
 
     def take(
         self, name: str, plan: Plan, chains: int | None = None, steps: int | None = None, together: int = 1

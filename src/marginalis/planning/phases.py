@@ -63,7 +63,7 @@ def ends_of_pilot(rows: Array, log_weights: Array) -> States:
 def sweep(plan: Plan, session: Session, starts: Array, sweeps: int, purpose: int = 0) -> Array:
     """Return where chains end that take so many sweeps at β = 1 from given states of the sampled side."""
     uniform = replace(plan, path=plan.path.without_mixture()).placed(draws="words")
-    cold = uniform.pilot(QUENCH, len(starts), np.ones(sweeps + 2), first=purpose, start=starts).settled("auto")
+    cold = uniform.pilot(QUENCH, len(starts), np.ones(sweeps + 2), first=purpose, start=starts).on_engine("auto")
     recorder = Recorder([cold.steps], len(starts), the_states, starts.shape[1])
     session.pilot(cold, recorder)
     return recorder.values[0]

@@ -57,7 +57,7 @@ def fit_schedule(plan: Plan, session: Session) -> Array:
     coarse = min(max(plan.steps // _COARSER, _FEWEST), _MOST)
     betas = np.linspace(0.0, 1.0, coarse + 1)
     for stage in (0, 1):
-        pilot = plan.pilot(PILOT, PILOT_CHAINS, betas, first=PILOT_CHAINS * stage).settled("auto")
+        pilot = plan.pilot(PILOT, PILOT_CHAINS, betas, first=PILOT_CHAINS * stage).on_engine("auto")
         recorder = Recorder(np.arange(1, coarse + 1), PILOT_CHAINS)
         session.pilot(pilot, recorder)
         betas = refit(betas, recorder, coarse if stage == 0 else plan.steps)

@@ -28,7 +28,7 @@ def quench(plan: Plan, session: Session) -> Array:
     """
     start = _random_starts(plan, stream(plan.chains.seed, QUENCH))
     uniform = replace(plan, path=replace(plan.path, mixture=None))
-    cold = uniform.pilot(QUENCH, QUENCHES, np.ones(_SWEEPS + 2), start=start).settled("auto")
+    cold = uniform.pilot(QUENCH, QUENCHES, np.ones(_SWEEPS + 2), start=start).on_engine("auto")
     recorder = Recorder([cold.steps], QUENCHES, the_states, start.shape[1])
     session.pilot(cold, recorder)
     return recorder.values[0]

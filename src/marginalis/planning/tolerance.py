@@ -86,4 +86,4 @@ def to_tolerance(
             reason = f"the budget of {budget:g} s ran out"
         note = f"{reason}: the interval is ± {work.half_width(result):.2g}, and the tolerance {goal:g}"
         result = replace(result, notes=(*result.notes, note))
-    return result.took(time.perf_counter() - work.begin)
+    return result.with_seconds(time.perf_counter() - work.begin)

@@ -76,7 +76,7 @@ class Work:
         self.plan = replace(self.plan, betas=trial.betas)
         seen = len(trial.log_weights) * trial.steps / trial.seconds  # where it had not to wait for a compiler
         self.rate = max(seen, self.plan.steps / self.plan.seconds_per_chain)
-        self.saw(trial.steps, confidence.unevenness(trial.log_weights))
+        self.saw(trial.steps, confidence.corrected_variance(trial.log_weights))
 
     @property
     def is_drawn(self) -> bool:
@@ -130,7 +130,7 @@ class Work:
                 break
             # this run has shown what no pilot had: it becomes one
             steps, rest = self.plan.steps, self.plan.steps * _more(result.chains, ratio)
-            self.seen[steps] = confidence.unevenness(result.log_weights, self.size > 1)
+            self.seen[steps] = confidence.corrected_variance(result.log_weights, self.size > 1)
             if doubtful:
                 self.doubted = self.plan.steps
                 if self.plan.path.mixture is not None:
@@ -215,7 +215,7 @@ class Work:
             many = steps >= TOLERANCE.resampled_steps and steps * unevenness > TOLERANCE.resampled_cost
             if uneven and many and not self.is_drawn and self.may_resample and 4.0 * seconds < self.left():
                 logger.info("many steps leave the weights uneven: populations of %d chains", TOLERANCE.population)
-                self.resample(self.plan.usual_share)
+                self.resample(self.plan.usual_threshold)
                 continue
             if (
                 self.size == TOLERANCE.population
@@ -259,7 +259,7 @@ class Work:
         if recorder is not None:
             self.plan = replace(self.plan, betas=refit(self.plan.betas, recorder, self.plan.steps))
         self.rate = result.chains * self.plan.steps / result.seconds
-        return confidence.unevenness(result.log_weights, self.size > 1)
+        return confidence.corrected_variance(result.log_weights, self.size > 1)
 
     def stretch(self, steps: int) -> None:
         """Give the plan this many steps, spaced as those it has."""

@@ -97,7 +97,7 @@ def effective_size(log_weights: Array) -> float:
     return float(w.sum() ** 2 / (w @ w))
 
 
-def unevenness(log_weights: Array, populations: bool = False) -> float:
+def corrected_variance(log_weights: Array, populations: bool = False) -> float:
     """Return the relative variance r of the weights; for chains, corrected for its underestimate by few chains."""
     r = len(log_weights) / effective_size(log_weights) - 1.0
     return r if populations else r * (1.0 + _HIDDEN * r / len(log_weights))

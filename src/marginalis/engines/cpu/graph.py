@@ -23,7 +23,7 @@ from .packing import pack, pack_lists
 from .population import Prepared, chains_together
 from .rectified import Half, Halves
 from .tables import chains_for_tables, pack_tables, room_for_tables
-from .unit_kinds import Normals, Spins, States
+from .unit_kinds import Normals, OneHot, Spins
 
 
 class GraphArguments(NamedTuple):
@@ -32,7 +32,7 @@ class GraphArguments(NamedTuple):
     Couplings whose names end with 0 are those of the base, the others are the slopes in β.
     """
 
-    visible: Any  # The kind of each side: Spins, Normals, States or Halves.
+    visible: Any  # The kind of each side: Spins, Normals, OneHot or Halves.
     hidden: Any
     up: tuple[np.ndarray, ...]  # Couplings into the summed-out side.
     up0: tuple[np.ndarray, ...] | None
@@ -178,7 +178,7 @@ def _side(units: Units, features: int, dtype: type) -> Any:
         padded = np.pad(1.0 / units.precisions, (0, -features % TILE))
         return Normals(padded.astype(dtype), np.sqrt(padded).astype(dtype))
     if units.is_one_hot:
-        return States(np.append(0, np.cumsum(np.bincount(units.owners(features)))))
+        return OneHot(np.append(0, np.cumsum(np.bincount(units.owners(features)))))
     return Spins(features)
 
 
@@ -218,7 +218,7 @@ def _component(path: SpinPath, dtype: type) -> tuple[Component | None, tuple[Arr
     if fields is None or own is None or path.component_hidden is not None:
         return None, None
     padded: np.ndarray = np.pad(own, (0, -len(own) % TILE)).astype(dtype)
-    side = States(np.array([0, len(own)], dtype=np.int64))
+    side = OneHot(np.array([0, len(own)], dtype=np.int64))
     return Component(side, pack(-fields.T, dtype), pack(fields.T, dtype), -padded, padded), (fields,)
 
 

@@ -12,7 +12,7 @@ from numba.extending import overload
 from ...simd.draws import CALLED, FLUSH, INLINE, TILE, philox
 from ...simd.vector import LANES, fma, load, splat, store, widen
 from .fields import band_pair, fields, fields_into, fields_or, four, row
-from .unit_kinds import States, draw, draw_state, factor, log_sum
+from .unit_kinds import OneHot, draw, draw_state, factor, log_sum
 
 
 @njit(**INLINE)
@@ -33,7 +33,7 @@ def sweep(
 def _sweep_overload(
     side, before, after, into0, inner, inner0, tied, slope_v, base_v, beta, k, chain, side_v, k0, k1, x, at, scratch
 ):
-    return _sweep_states if side.instance_class is States else _sweep_scalars
+    return _sweep_states if side.instance_class is OneHot else _sweep_scalars
 
 
 def _sweep_scalars(

@@ -10,7 +10,7 @@ from ...simd.draws import CALLED, FLUSH, TILE, philox
 from ...simd.functions import log
 from ...simd.vector import LANES, fma, load, splat, store, widen
 from .fields import fields_into, fields_or, four
-from .unit_kinds import States, draw, draw_state, log_sum, rescaled, summed
+from .unit_kinds import OneHot, draw, draw_state, log_sum, rescaled, summed
 
 _FEW = 4  # Categorical variables per logarithm; the product of their sums stays in the range of float32.
 
@@ -26,7 +26,7 @@ def sum_out(
 def _sum_out_overload(
     side, up, up0, slope_h, base_h, betas, k, difference, joint, chain, side_h, k0, k1, x, at, at_h, scratch, weight
 ):
-    return _sum_out_states if side.instance_class is States else _sum_out_scalars
+    return _sum_out_states if side.instance_class is OneHot else _sum_out_scalars
 
 
 def _sum_out_scalars(

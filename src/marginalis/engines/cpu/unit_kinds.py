@@ -32,7 +32,7 @@ class Normals(NamedTuple):
     deviation: np.ndarray
 
 
-class States(NamedTuple):
+class OneHot(NamedTuple):
     """Categorical variables; variable i has the one-hot features from starts[i] to starts[i + 1]."""
 
     starts: np.ndarray

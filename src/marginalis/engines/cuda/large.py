@@ -260,9 +260,9 @@ class Population(OnDevice):
         up = half(1, layout.up, self.v, self.h, sides[1])
         return [up, half(0, layout.down, self.h, self.v, sides[0])]
 
-    def gathered(self) -> Array:
+    def fetched_weights(self) -> Array:
         """Return the sums of the kernel plus the constants, [method, chain]."""
-        return super().gathered() + self.device.download(self.gained) / float(self.prepared.layout.unit)
+        return super().fetched_weights() + self.device.download(self.gained) / float(self.prepared.layout.unit)
 
     def kernel_states(self) -> Array:
         """Return the states of the sampled side, [chain, unit]."""

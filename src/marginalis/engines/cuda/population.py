@@ -121,10 +121,10 @@ class OnDevice(ABC):
     def _weights(self) -> Array:
         """Return ln Λ and, for AIS, ln W, [method, chain]."""
         if self._found is None or self._found[0] != self.step:
-            self._found = self.step, self.gathered()
+            self._found = self.step, self.fetched_weights()
         return self._found[1]
 
-    def gathered(self) -> Array:
+    def fetched_weights(self) -> Array:
         """Return the sums of the kernel plus the constants, [method, chain]."""
         found: Array = self.device.download(self.both)[:, : len(self.chains)]
         found += self.prepared.constants[self.step]
