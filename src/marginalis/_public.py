@@ -13,6 +13,7 @@ from .answers.difference import Difference as Difference
 from .answers.difference import difference as difference
 from .answers.estimate import Estimate as Estimate
 from .answers.estimate import load_estimate as load_estimate
+from .answers.estimates import Estimates as Estimates
 from .answers.estimating import estimate as estimate
 from .answers.expectations import Expectations as Expectations
 from .answers.expectations import expectations as expectations
@@ -21,7 +22,6 @@ from .answers.free_energy import free_energy as free_energy
 from .answers.likelihood import LogLikelihood as LogLikelihood
 from .answers.likelihood import log_likelihood as log_likelihood
 from .answers.likelihoods import LogLikelihoods as LogLikelihoods
-from .answers.many import Estimates as Estimates
 from .answers.many import estimate_many as estimate_many
 from .answers.samples import Samples as Samples
 from .answers.samples import sample as sample

@@ -15,8 +15,8 @@ import pytest
 from conftest import command, posix
 
 from marginalis.exact import duration
+from marginalis.files.store import Row, Store
 from marginalis.studies import STORE, reproduce
-from marginalis.studies.store import Row, Store
 
 
 def cli(*args, **options):
@@ -47,7 +47,7 @@ def test_a_store_of_another_version_is_refused(tmp_path):
 KILLED = """
 import os, signal, sys
 from marginalis.studies import reproduce
-from marginalis.studies.store import Store
+from marginalis.files.store import Store
 write, pieces = Store.write, []
 def fatal(store, *args):
     write(store, *args)

@@ -23,6 +23,7 @@ from ..statistics.weights import Weights
 from .curve import Curve
 from .record import Answer, Record, finite, printable
 
+ONE_STEP = ("steps is 1: this is plain importance sampling from the base, without annealing",)
 NOT_FINITE = "the log-weights are not finite: the parameters are too large for floating point"
 
 
@@ -116,8 +117,7 @@ class Estimate(Answer):
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """Reasons to doubt this estimate, as sentences."""
-        one_step = ("steps is 1: this is plain importance sampling from the base, without annealing",)
-        return self.weights.warnings + one_step * (self.steps == 1) + self.notes
+        return self.weights.warnings + (ONE_STEP if self.steps == 1 else ()) + self.notes
 
     @cached_property
     def remarks(self) -> tuple[str, ...]:
@@ -286,12 +286,19 @@ def run_plan(
     begin = time.perf_counter() if begin is None else begin
     with np.errstate(over="ignore", invalid="ignore"):  # An overflow is an error below.
         log_weights = session.run(plan, recorder).log_weights
+    return of_log_weights(plan, log_weights, time.perf_counter() - begin, session.names, hints)
+
+
+def of_log_weights(
+    plan: Plan, log_weights: Array, seconds: float, machines: str = "", hints: tuple[str, ...] = ()
+) -> Estimate:
+    """Return the estimate from the log-weights of a plan, which `machines` of a pool may have computed."""
     if not np.isfinite(log_weights).all():
         raise ValueError(NOT_FINITE)
     unseen, notes = doubts_of(plan)
     log_z0 = plan.path.log_z0
     rounding = rounding_of(plan, log_weights, log_z0)
-    record = Record.of(plan, time.perf_counter() - begin, session.names)
+    record = Record.of(plan, seconds, machines)
     return Estimate(
         weights=Weights(frozen(log_weights), log_z0, rounding, unseen, record.weights_of),
         record=record,

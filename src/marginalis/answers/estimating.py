@@ -75,7 +75,7 @@ def estimate_knowing(
             raise ValueError("tolerance chooses the chains itself: leave out chains and record (a plot of the curve)")
         with open_session(chosen, "to tolerance", model) as session:
             result = to_tolerance(model, tolerance, budget, session, rows, **plan_options(chosen))
-        return replace(result, hints=_hints(model, result, session.threads))
+        return replace(result, hints=hints_of(model, result, session.threads))
     if budget is not None:
         raise ValueError("budget goes with tolerance")
     with open_session(chosen, str(chosen["method"]), model) as session:
@@ -91,7 +91,7 @@ def estimate_knowing(
         else:
             plan = make_plan(model, keep_whole=record, **given)
         recorder = Recorder(recorded_steps(plan), plan.chains.count) if record else None
-        result = run_plan(plan, session, recorder, begin, _hints(model, plan, session.threads))
+        result = run_plan(plan, session, recorder, begin, hints_of(model, plan, session.threads))
         if panel is not None:
             better = panel.another(result, plan)
             if better is not None:
@@ -104,7 +104,7 @@ def estimate_knowing(
     return result
 
 
-def _hints(model: MRF, run: Plan | Estimate, threads: int) -> tuple[str, ...]:
+def hints_of(model: MRF, run: Plan | Estimate, threads: int) -> tuple[str, ...]:
     """Return remarks on the units of the model, and on an exact sum if it takes much less time than the run."""
     if model.has_terms:
         return ()

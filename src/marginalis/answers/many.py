@@ -2,176 +2,330 @@
 
 from __future__ import annotations
 
-import tempfile
+import os
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import replace
 from typing import Any, Unpack
 
-import numpy as np
-
-from ..checks import Array, one_line, whole
-from ..display.card import Displayed
-from ..display.words import decimals
-from ..models.layered import as_model
-from ..models.model import MRF
-from ..options import NOT_OF_A_PLAN, RunOptions, filled_in, takes_options
-from ..parallel.mapping import map_items
-from ..parallel.tasks import machine
-from ..parallel.threads import Tick
-from ..running.checkpoint import Checkpoint, StoredResult
-from ..running.session import open_session
-from .estimate import Estimate, load_estimate
-from .estimating import estimate
-from .record import Written, plain_name
+from ..checks import shown, whole, yes_or_no
+from ..engines.placement import needs_gpu
+from ..engines.plan import make_plan
+from ..models.stacked import packed
+from ..options import RunOptions, filled_in, plan_options, takes_options
+from ..parallel.dispatch import dispatch
+from ..parallel.ledger import Ledger
+from ..parallel.tasks import Reply
+from ..parallel.threads import run_jobs
+from ..running.session import Session, open_session
+from .batches import Batch, BatchJob, Numbers, Outcome, are_batched
+from .estimate import Estimate, of_log_weights
+from .estimates import Estimates, named_error
+from .estimating import hints_of
+from .given_models import NOTHING, GivenModels, Item, SourceFailed, batches, given_models, some
+from .keeping import InCheckpoint, InStore, Keeper, Known
 
 _NOT_HERE = ("first_chain",)
-_RUN = "models"
+_BATCH_SECONDS = 0.5  # Target duration of a batch on one thread, in seconds.
+_MOST_TOGETHER = 512  # Most models of a batch on the CPU.
+_MOST_ON_GPU = 8192  # Most models of a batch on a GPU.
+_GPU_THREADS = 2  # Threads that use a GPU: one prepares models while the kernel runs those of another.
+_RESULT_BYTES = 24  # Bytes of a chain on a GPU.
+_SENT_SECONDS, _MOST_SENT = 8.0, 10_000  # Work for every worker, and most models, taken from an iterator at a time.
+_TASKS = 4  # Least number of tasks of a worker.
+_UNKNOWN_SECONDS = 5.0  # Assumed time of a model whose steps are chosen for it.
+_FIRST_FAILURES = 8  # If so many models fail in the same way before any succeeds, the options are the cause.
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Estimates(Written, Displayed):
-    """The estimates of many models, in the given order and with the given names."""
+class Unfinished(ValueError):
+    """The iterator of the models has raised an error; `estimates` holds the results up to there."""
 
-    names: tuple[Any, ...]
-    answers: tuple[Estimate, ...]
-    seconds: float
-    _is_table = True
-
-    def __len__(self) -> int:
-        return len(self.answers)
-
-    def __iter__(self) -> Iterator[Estimate]:
-        return iter(self.answers)
-
-    def __getitem__(self, name: Any) -> Estimate:
-        """Return the estimate of a model by its name, or by its index in a list."""
-        if name in self.names:
-            return self.answers[self.names.index(name)]
-        if isinstance(name, int) and -len(self) <= name < len(self):
-            return self.answers[name]
-        raise KeyError(name)
-
-    @property
-    def log_z(self) -> Array:
-        """ln Z of every model."""
-        return np.array([answer.log_z for answer in self.answers])
-
-    @property
-    def free_energy(self) -> Array:
-        """F of every model."""
-        return np.array([answer.free_energy for answer in self.answers])
-
-    @property
-    def stderr(self) -> Array:
-        """Standard error of every F."""
-        return np.array([answer.stderr for answer in self.answers])
-
-    @property
-    def intervals(self) -> Array:
-        """95 % interval of every F: rows of (low, high)."""
-        return np.array([answer.interval for answer in self.answers])
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Reasons to doubt an estimate, as sentences with the name of the model."""
-        return tuple(f"{name}: {w}" for name, x in zip(self.names, self.answers, strict=True) for w in x.warnings)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the table as plain data."""
-        rows = [
-            {"name": plain_name(name), **answer.to_dict()}
-            for name, answer in zip(self.names, self.answers, strict=True)
-        ]
-        return {"rows": rows, "seconds": self.seconds}
-
-    def _headline(self) -> str:
-        return f"F of {len(self)} models   {self.seconds:.2f} s"
-
-    def __str__(self) -> str:
-        lines = [f"{'model':>12} {'F':>24} {'ln Z':>14} {'ESS':>9} {'of':>16} {'steps':>8} {'chains':>9}"]
-        for name, x in zip(self.names, self.answers, strict=True):
-            digits = decimals(x.stderr)
-            value = f"{x.free_energy:.{digits}f} ± {x.stderr:.{digits}f}"
-            weights = f"{len(x.log_weights)} {x.ess_of}"
-            ends = f"{x.ess:9.1f} {weights:>16} {x.steps:8d} {x.chains:9d}"
-            lines.append(f"{one_line(name, 40):>12} {value:>24} {x.log_z:14.{digits}f} {ends}")
-        doubtful = sum(bool(x.warnings) for x in self.answers)
-        if doubtful:
-            lines.append(f"warning: {doubtful} of {len(self.answers)} are doubtful; {self.warnings[0]}")
-        return "\n".join(lines)
+    def __init__(self, message: str, estimates: Estimates | None = None) -> None:
+        super().__init__(message)
+        self.estimates = estimates
 
 
 @takes_options(leave_out=_NOT_HERE)
 def estimate_many(
-    models: Sequence[Any] | Mapping[Any, Any],
+    models: Mapping[Any, Any] | Iterable[Any],
     *,
     tolerance: float | None = None,
     budget: float | None = None,
+    store: str | os.PathLike[str] | None = None,
+    keep_weights: bool | None = None,
     **options: Unpack[RunOptions],
 ) -> Estimates:
-    """Estimate the free energy of every model; each model runs on one core, several at a time.
+    """Estimate the free energy of every model; the numbers of a model are those of a call of its own.
 
-    `models` is a list, or a dictionary from names to models. The options are those of `estimate` and apply to every
-    model. Model number t has the seed ``seed + t``, so that errors are independent. With `checkpoint` the results of
-    finished models are stored on disk.
+    If steps or a schedule is given, models of one shape (units, sizes and places of couplings) run in batches: each
+    model on one core, several at a time, or all of them in one launch on a GPU. Model number t has the seed
+    ``seed + t``, so that errors are independent. The options are those of `estimate` and apply to every model. A model
+    that fails does not stop the others: its numbers are NaN, and `errors` of the answer says why.
+
+    Parameters
+    ----------
+    models
+        A list; a dictionary from names to models; a tuple (weights, visible_bias, hidden_bias, units) of arrays stacked
+        along a first axis; or an iterator, such as a generator, of models or of pairs (name, model). The models of an
+        iterator are not kept in memory.
+    tolerance, budget
+        As in `estimate`, for every model.
+    store
+        SQLite file that receives the numbers of finished models. The same call continues from it after an
+        interruption. Its table `estimate` has one row per model.
+    keep_weights
+        Whether to keep the log-weights, so that the answer has the whole `Estimate` of every model. By default they
+        are kept unless there is a store or the models come from an iterator.
     """
-    named = dict(models) if isinstance(models, Mapping) else dict(enumerate(models)) if _is_list(models) else {}
-    if not named:
-        raise ValueError("models must be a list or a dictionary of at least one model")
+    return estimate_given(given_models(models), tolerance, budget, store, keep_weights, options)
+
+
+def estimate_given(
+    given: GivenModels,
+    tolerance: float | None,
+    budget: float | None,
+    store: str | os.PathLike[str] | None,
+    keep_weights: bool | None,
+    options: RunOptions,
+) -> Estimates:
+    """Estimate the free energies of models as `estimate_many` does."""
     chosen = filled_in(options, leave_out=_NOT_HERE)
-    seed = whole(chosen["seed"], "seed", 0, 2**64 - len(named))  # Each model has its own seed.
-    begin = time.perf_counter()
-    own = [as_model(model, f"models[{name!r}]") for name, model in named.items()]
-    names = list(named)
+    most = 2**40 if given.count is None else given.count
+    chosen["seed"] = whole(chosen["seed"], "seed", 0, 2**64 - most)  # Each model has its own seed.
+    if keep_weights is not None:
+        yes_or_no(keep_weights, "keep_weights")
+    if chosen["checkpoint"] is not None and (given.count is None or store is not None or keep_weights is False):
+        raise ValueError("checkpoint keeps the log-weights of a list of models: for anything else use store")
     how = {"tolerance": tolerance, "budget": budget}
-    given = {name: value for name, value in options.items() if name not in NOT_OF_A_PLAN} | how
-    found: dict[int, Estimate] = {}
-    with open_session({**chosen, **how}, "models", *own) as session:
+    if budget is not None and tolerance is None:
+        raise ValueError("budget goes with tolerance")
+    keeps = (store is None and given.count is not None) if keep_weights is None else bool(keep_weights)
+    begin = time.perf_counter()
+    known = [] if chosen["checkpoint"] is None else [item.model for item in given.items()]
+    for name, model in zip(given.names or (), known, strict=False):
+        if isinstance(model, Exception):  # The file names all models.
+            raise ValueError(named_error(name, str(model)))
+    with open_session({**chosen, **how}, "models", *known) as session:
+        keeper: Any = nullcontext(Keeper())
         if session.store is not None:
-            found = dict(_stored(session.store))
-        left = [number for number in range(len(own)) if number not in found]
-        items = [(own[number], seed + number, names[number]) for number in left]
-
-        def receive(place: int, answer: Estimate) -> None:
-            found[left[place]] = answer
-            if session.store is not None:
-                session.store.write(_RUN, [StoredResult(left[place], 1, machine(), _to_bytes(answer))])
-
-        if items:
-            map_items(partial(_estimate, given), items, receive, session.pool, session.threads, session.tick)
-    return Estimates(tuple(names), tuple(found[t] for t in range(len(own))), time.perf_counter() - begin)
+            keeper = nullcontext(InCheckpoint(session.store))
+        elif store is not None:
+            if not isinstance(store, str | os.PathLike) or not os.fspath(store):
+                raise ValueError(f"store is {shown(store)}; it must be the path of a file")
+            keeper = closing(InStore(store, {**chosen, **how}))
+        with keeper as place:
+            run = _Run(given, chosen, how, keeps, session, place)
+            run.all()
+    return run.answer(time.perf_counter() - begin)
 
 
-def _is_list(models: Any) -> bool:
-    return isinstance(models, list | tuple)
+class _Run:
+    """The models of a call, and the results that are there."""
 
+    def __init__(
+        self,
+        given: GivenModels,
+        chosen: RunOptions,
+        how: Mapping[str, Any],
+        keeps: bool,
+        session: Session,
+        place: Keeper,
+    ) -> None:
+        self.given, self.chosen, self.how, self.session, self.place = given, chosen, how, session, place
+        self.seed: int = chosen["seed"]  # type: ignore[assignment]
+        self.options: dict[str, Any] = dict(plan_options(chosen))
+        self.job = BatchJob(self.options, how, keeps, place.wants_digests)
+        self.keeps = keeps
+        self.found: list[tuple[list[int], Numbers]] = []
+        self.kept: dict[int, Any] = {}  # Log-weights or estimates, by number.
+        self.models: dict[int, Any] = {}  # Models of an iterator whose log-weights are kept.
+        self.names: list[Any] = []  # Names of the models of an iterator, in the order in which they came.
+        self.known: Known = place.known()
+        self.taken: list[int] = []  # Numbers of the models that were known before.
+        self.lock = threading.Lock()
+        self.failures, self.succeeded = dict[str, int](), bool(self.known.places)
+        self.unfinished: SourceFailed | None = None
 
-def _estimate(given: Mapping[str, Any], item: tuple[MRF, int, Any], tick: Tick) -> Estimate:
-    model, seed, name = item
-    try:
-        return estimate(model, **{**given, "seed": seed}, threads=1, progress=tick)
-    except InterruptedError:
-        raise
-    except (ValueError, TypeError) as error:
-        raise type(error)(f"models[{name!r}]: {error}") from None
+    def all(self) -> None:
+        """Estimate all models that are not known yet."""
+        try:
+            if self.session.pool is None:
+                self._on_threads()
+            else:
+                self._on_pool()
+        except SourceFailed as error:
+            self.unfinished = error
 
+    def _items(self) -> Iterator[Item]:
+        """Yield the models that are not known yet."""
+        for item in self.given.items():
+            if self.given.count is None:
+                self.names.append(item.name)
+                if self.keeps:
+                    self.models[item.number] = item.model
+            if item.number not in self.known.places:
+                yield item
+                continue
+            self.place.check(self.known, item)
+            self.taken.append(item.number)
 
-def _to_bytes(answer: Estimate) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        answer.save(Path(folder) / "estimate.npz")
-        return (Path(folder) / "estimate.npz").read_bytes()
+    def _seconds(self, model: Any) -> float:
+        """Return a guess of the time of a model on one core, in seconds."""
+        if isinstance(model, Exception) or not are_batched(self.chosen, self.how):
+            return _UNKNOWN_SECONDS
+        try:
+            plan = make_plan(model, **self.options)
+        except (ValueError, TypeError):
+            return _UNKNOWN_SECONDS
+        return plan.chains.count * plan.seconds_per_chain
 
+    def _on_threads(self) -> None:
+        threads, on_gpu = self.session.threads, needs_gpu(self.chosen["engine"])
+        left = None if self.given.count is None else max(1, self.given.count - len(self.known.places))
+        stop = threading.Event()
+        pace: float | None = None  # Seconds that a model of the last batch has taken.
 
-def _stored(store: Checkpoint) -> Iterator[tuple[int, Estimate]]:
-    """Yield the estimates that a checkpoint holds, with their numbers."""
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "estimate.npz"
-        for _, piece in store.read(_RUN):
-            place.write_bytes(piece.data)
-            try:
-                yield piece.first, load_estimate(place)
-            except ValueError as error:
-                raise store.damage(error) from None
+        def size(model: Any) -> int:
+            if on_gpu:
+                return _MOST_ON_GPU
+            share = _MOST_TOGETHER if left is None else -(-left // (2 * threads))
+            seconds = self._seconds(model) if pace is None or isinstance(model, Exception) else pace
+            return max(1, min(_MOST_TOGETHER, share, int(_BATCH_SECONDS / max(1e-9, seconds))))
+
+        def report(fraction: float) -> None:
+            if stop.is_set():
+                raise InterruptedError("another piece of work failed, or the caller was interrupted")
+
+        def work(batch: list[Item]) -> Iterator[float]:
+            nonlocal pace
+            begin = time.perf_counter()
+            seeds = [self.seed + item.number for item in batch]
+            outcome = self.job.estimated(Batch([item.model for item in batch], seeds), 1, report)
+            self.receive([item.number for item in batch], [item.name for item in batch], outcome)
+            pace = (time.perf_counter() - begin) / len(batch)
+            yield float(len(batch))
+
+        chains = 0 if self.chosen["chains"] is None else self.chosen["chains"]
+        failures: list[SourceFailed] = []
+        cut = batches(self._items(), size, _RESULT_BYTES * chains if on_gpu else 0, failures)
+        total = float("inf") if left is None else float(left)
+        at_a_time = _GPU_THREADS if on_gpu else threads
+        if left is not None and not on_gpu:
+            at_a_time = min(threads, left)
+        run_jobs(work, cut, total, at_a_time, self._tick, stop)
+        if failures:
+            raise failures[0]
+
+    def _tick(self, fraction: float) -> None:
+        if self.given.count is None:
+            self.session.say(f"{len(self.names)} models")
+        self.session.tick(fraction)
+
+    def _on_pool(self) -> None:
+        assert self.session.pool is not None
+        if self.given.count is not None:
+            numbers = [item.number for item in self._items()]  # This also takes those that are known.
+            if numbers:
+                model = self.given.model
+                assert model is not None
+                self._send(numbers, self.given.models)
+            return
+        items = self._items()
+        failed: SourceFailed | None = None
+        count = 4 * self.session.pool.workers()
+        while failed is None:
+            chunk, failed = some(items, count)
+            if not chunk:
+                break
+            by_number = {item.number: item.model for item in chunk}
+            names = {item.number: item.name for item in chunk}
+            self._send(list(by_number), lambda own, by=by_number: [by[i] for i in own], names)
+            work = _SENT_SECONDS * self.session.pool.workers() / max(1e-9, self._seconds(chunk[0].model))
+            count = max(4 * self.session.pool.workers(), min(_MOST_SENT, int(work)))
+        if failed is not None:
+            raise failed
+
+    def _send(self, numbers: Sequence[int], models: Any, names: Mapping[int, Any] | None = None) -> None:
+        """Run some models on the pool."""
+        pool = self.session.pool
+        assert pool is not None
+
+        def extra(part: range) -> Batch:
+            own = [numbers[i] for i in part]
+            chosen = models(own)
+            whole = not any(isinstance(x, Exception) for x in chosen)
+            return Batch(packed(chosen) if whole else chosen, [self.seed + number for number in own])
+
+        def receive(part: range, reply: Reply) -> None:
+            own = [numbers[i] for i in part]
+            known = self.given.names if names is None else names
+            assert known is not None
+            self.receive(own, [known[i] for i in own], reply.result)
+
+        first = models([numbers[0]])[0]
+        # Every worker gets several tasks, so that all of them end at about the same time.
+        most = -(-len(numbers) // (_TASKS * pool.workers()))
+        ledger = Ledger(len(numbers), self._seconds(first), most=most)
+        dispatch(pool, self.job, ledger, receive, self.session.tick, extra)
+
+    def receive(self, numbers: list[int], names: list[Any], outcome: Outcome) -> None:
+        """Store the results of a batch."""
+        if self.place.wants_answers or (self.place.wants_data and self.keeps):
+            seconds = outcome.numbers.seconds
+            for i, number in enumerate(numbers):
+                if outcome.kept[i] is not None:
+                    outcome.kept[i] = self._estimate(number, outcome.kept[i], float(seconds[i]))
+        self.place.write(numbers, names, outcome)
+        with self.lock:
+            self.found.append((numbers, outcome.numbers))
+            if self.keeps:
+                self.kept.update(zip(numbers, outcome.kept, strict=True))
+            self._count(outcome.numbers.errors, names)
+
+    def _count(self, errors: Sequence[str], names: Sequence[Any]) -> None:
+        """Raise the error if the first models all fail in the same way."""
+        if self.succeeded:
+            return
+        for error, name in zip(errors, names, strict=True):
+            if not error:
+                self.succeeded = True
+                return
+            self.failures[error] = self.failures.get(error, 0) + 1
+            if self.failures[error] >= _FIRST_FAILURES and len(self.failures) == 1:
+                raise ValueError(named_error(name, error))
+
+    def _estimate(self, number: int, kept: Any, seconds: float) -> Estimate:
+        """Return the estimate of a model from what is kept of it."""
+        if isinstance(kept, Estimate):
+            return kept
+        model = self.models[number] if self.given.model is None else self.given.model(number)
+        plan = make_plan(model, **{**self.options, "seed": self.seed + number})
+        found = of_log_weights(plan, kept, seconds)
+        return replace(found, hints=hints_of(model, found, 1))
+
+    def answer(self, seconds: float) -> Estimates:
+        """Return the results of all models, or raise an error if there are none."""
+        count = self.given.count
+        if count is None:
+            count = len(self.names)
+        if not count and self.unfinished is None:
+            raise ValueError(NOTHING)
+        numbers = Numbers.unknown(count)
+        for places, part in self.found:
+            numbers.put(places, part)
+        numbers.put(self.taken, self.known.numbers.at([self.known.places[number] for number in self.taken]))
+        names: Sequence[Any] = self.names if self.given.names is None else self.given.names
+
+        def make(number: int) -> Estimate | None:
+            kept = self.known.answers.get(number, self.kept.get(number))
+            return None if kept is None else self._estimate(number, kept, float(numbers.seconds[number]))
+
+        found = Estimates(tuple(names), numbers, seconds, make, self.keeps)
+        if self.unfinished is not None:
+            where = self.place.where or "in the attribute `estimates` of this error"
+            raise Unfinished(f"{self.unfinished}; what is finished is {where}", found)
+        if count and all(numbers.errors):
+            raise ValueError(named_error(names[0], numbers.errors[0]))
+        return found

@@ -62,6 +62,7 @@ def _run() -> Any:
         formats,
         free_energy,
         make,
+        many,
         report,
         results,
         samples,

@@ -127,7 +127,7 @@ def thermodynamics(
     if (betas is None) == (temperatures is None):
         raise ValueError("give either --betas or --temperatures")
     given = {
-        name: _numbers(text, name)
+        name: numbers_in(text, name)
         for name, text in (("betas", betas), ("temperatures", temperatures))
         if text is not None
     }
@@ -157,7 +157,8 @@ def difference(
     show(run_difference(first, last, **read_files(options, last)), as_json)
 
 
-def _numbers(text: str, flag: str) -> Any:
+def numbers_in(text: str, flag: str) -> Any:
+    """Return the numbers of a list, as in 0.2,0.4, or of a range from:to:number."""
     try:
         if text.count(":") == 2:
             first, last, number = text.split(":")

@@ -110,16 +110,19 @@ def _flag(name: str) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def read_files(options: dict[str, Any], model: MRF) -> dict[str, Any]:
-    """Return the options with file names replaced by the contents of these files."""
+def read_files(options: dict[str, Any], model: MRF | None) -> dict[str, Any]:
+    """Return the options with file names replaced by the contents of these files.
+
+    The model is needed for a base of data and for labels only.
+    """
     read = dict(options)
     if options.get("schedule") not in (None, *SCHEDULES):
         read["schedule"] = _schedule(str(options["schedule"]))
-    if options.get("base") not in (None, QUENCHES, *BASES):
+    if model is not None and options.get("base") not in (None, QUENCHES, *BASES):
         read["base"] = _base(str(options["base"]), model)
     if options.get("resample") is not None:
         read["resample"] = _share(str(options["resample"]))
-    if options.get("summed") is not None:
+    if model is not None and options.get("summed") is not None:
         read["summed"] = _labels(str(options["summed"]), model)
     return read
 

@@ -15,7 +15,7 @@ from ..parallel.threads import Tick, run_jobs
 from .drive import RunResult, advance, begin
 from .plan import Plan
 
-_TOGETHER = 256  # Most models that a thread of the CPU prepares together.
+_TOGETHER = 512  # Most models that a thread of the CPU prepares together.
 
 
 def run_batch(plans: Sequence[Plan], threads: int, tick: Tick) -> list[RunResult]:

@@ -225,6 +225,30 @@ def rounding_of(plan: Plan, log_weights: Array, log_z0: float) -> float:
     return error if error > 1e-9 * max(1.0, abs(log_z)) else 0.0
 
 
+def roundings_of(plans: Sequence[Plan], log_weights: Array, log_z0: Array) -> list[float | ValueError]:
+    """Return for each plan of one shape what `rounding_of` returns for it, or the error that it raises.
+
+    `log_weights` are [plan, chain]. Plans with dense couplings of spins have the same drift.
+    """
+    first = plans[0].path
+    dense = first.part is not None and first.part.lateral is None and not sp.issparse(first.part.weights)
+    if plans[0].placement.precision == "single" and dense and _is_of_spins(first.end):
+        drift = _drift(plans[0])
+        return [_SINGLE * max(1.0, abs(mean)) + drift for mean in log_weights.mean(axis=1).tolist()]
+    found: list[float | ValueError] = []
+    for plan, row, value in zip(plans, log_weights, log_z0.tolist(), strict=True):
+        try:
+            found.append(rounding_of(plan, row, value))
+        except ValueError as error:
+            found.append(error)
+    return found
+
+
+def _is_of_spins(model: MRF) -> bool:
+    """Whether no 0/1 unit is converted to a spin, so that parameters are rounded only once."""
+    return model.visible_units.offset == model.hidden_units.offset == 0.0
+
+
 def _drift(plan: Plan) -> float:
     """Return the bias from rounding, summed over the steps; GPU kernels and lattice tables have none."""
     if plan.placement.engine != "numba" or is_lattice(plan, any_graph=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from ..models.model import MRF
 from ..options import NOT_OF_A_PLAN, filled_in
 from ..paths.path import Path
 from .placement import surely_served
-from .plan import Plan, make_plan
+from .plan import Chains, Plan, make_plan
 
 Failure = ValueError | TypeError
 
@@ -77,4 +76,6 @@ def _plan_alike(
         model = models[number]
         part = model.transposed() if path.is_turned else model
         own = Path(model, path.base, path.name, part, path.start, model.natural.offset, path.is_turned)
-        found[number] = replace(first, path=own, chains=replace(chains, seed=seeds[number]))
+        # `dataclasses.replace` would take as long as all the rest.
+        some = Chains(chains.first, chains.count, seeds[number], chains.populations, chains.resample_below)
+        found[number] = Plan(own, first.betas, first.method, first.move, some, first.placement, first.schedule)

@@ -24,12 +24,12 @@ from ..answers.bounds import Bounds
 from ..answers.curve import Curve
 from ..answers.difference import Difference
 from ..answers.estimate import Estimate
+from ..answers.estimates import Estimates
 from ..answers.exact_curve import ExactCurve
 from ..answers.expectations import Expectations
 from ..answers.free_energy import FreeEnergy
 from ..answers.likelihood import LogLikelihood
 from ..answers.likelihoods import LogLikelihoods
-from ..answers.many import Estimates
 from ..answers.thermodynamics import Thermodynamics
 from ..checks import a_kind
 from ..display.sketch import COLOURS as COLOURS

@@ -8,8 +8,8 @@ import numpy as np
 
 from ..answers.along import Along
 from ..answers.difference import Difference
+from ..answers.estimates import Estimates
 from ..answers.expectations import Expectations
-from ..answers.many import Estimates
 from ..checks import Array
 from ..display.sketch import COLOURS
 from .marks import shade_interval, value_text

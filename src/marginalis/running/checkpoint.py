@@ -103,12 +103,18 @@ class Checkpoint(Database):
 
 def open_checkpoint(options: Mapping[str, Any], label: str, models: Sequence[Any]) -> Checkpoint:
     """Return the checkpoint that the options name; `label` and `models` identify the call."""
+    found = [model_digest(as_model(model))[:16] for model in models]
+    settings = settings_of(options)
+    return Checkpoint(options["checkpoint"], {"answer": label, "model": " ".join(found), **settings})
+
+
+def settings_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that decide a result as JSON data."""
     own = ("threads", "progress", "pool", "checkpoint")  # These options do not change the result.
     given = {name: _plain(value) for name, value in options.items() if name not in own}
     if given["draws"] == "words":  # Files of older versions, which had no other kind of draws, lack this entry.
         del given["draws"]
-    found = [model_digest(as_model(model))[:16] for model in models]
-    return Checkpoint(options["checkpoint"], {"answer": label, "model": " ".join(found), **given})
+    return given
 
 
 def _plain(value: Any) -> Any:

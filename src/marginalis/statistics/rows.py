@@ -17,7 +17,7 @@ from . import confidence
 from .confidence import Moments, interval_of
 
 _NEAR = 0.9  # A row this close to the limit of a warning is checked alone.
-_BLOCK = 1 << 18  # Numbers of a temporary array, which should fit into the cache.
+_BLOCK = 1 << 15  # Numbers of a temporary array, which should fit into the cache.
 
 
 class Rows(NamedTuple):

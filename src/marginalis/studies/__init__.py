@@ -20,6 +20,7 @@ from typing import Any
 from ..checks import one_of, whole
 from ..engines.placement import needs_gpu
 from ..files.atomic import make_folder, write_whole
+from ..files.store import Contents, Row, Store
 from ..options import Engine
 from ..parallel.mapping import map_items
 from ..parallel.threads import Tick, cores
@@ -30,7 +31,6 @@ from .convergence import EXPERIMENT as CONVERGENCE
 from .experiment import Columns, Experiment, Summary
 from .sampling import check_engine
 from .size_ratio import EXPERIMENT as SIZE_RATIO
-from .store import Contents, Row, Store
 from .table1 import EXPERIMENT as TABLE1
 
 EXPERIMENTS = {e.name: e for e in (TABLE1, APE_TEMPERATURE, SIZE_RATIO, CONVERGENCE)}

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from ..display.words import method_name
+from ..files.store import Row
 from ..options import Engine
 from ..parallel.threads import Tick
 from ..plots import COLOURS, style
 from ..plots import figure as empty_figure
 from .experiment import Columns, Experiment, Key, Summary, keys_of, mean_and_error
 from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
-from .store import Row
 
 HIDDEN = 40
 INV_T = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..display.words import method_name
+from ..files.store import Row
 from ..options import Engine
 from ..parallel.threads import Tick
 from ..plots import COLOURS, style
@@ -14,7 +15,6 @@ from ..plots import figure as empty_figure
 from .ape_temperature import summarise_ape
 from .experiment import Columns, Experiment, Key, Summary, keys_of
 from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
-from .store import Row
 
 HIDDEN = 40
 MODELS = ("gaussian", "hopfield")

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..files.store import Row
 from ..models.units import Array
 from ..options import Engine
 from ..parallel.threads import Tick
-from .store import Row
 
 Summary = list[dict[str, Any]]
 

@@ -12,13 +12,13 @@ from ..engines.placement import needs_gpu
 from ..engines.plan import make_plan
 from ..exact import exact_log_z
 from ..examples import rbm_gaussian, rbm_hopfield
+from ..files.store import Row
 from ..gpu.device import open_device
 from ..models.model import MRF
 from ..options import ENGINES, Engine, Method, Transition
 from ..parallel.threads import Tick
 from ..running.session import Session
 from ..statistics.confidence import log_mean_exp
-from .store import Row
 
 VISIBLE = 20
 MAKERS = {"gaussian": rbm_gaussian, "hopfield": rbm_hopfield}

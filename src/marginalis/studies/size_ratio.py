@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..files.store import Row
 from ..models.units import Array
 from ..options import Engine
 from ..parallel.threads import Tick
@@ -13,7 +14,6 @@ from ..plots import figure as empty_figure
 from ..plots import style
 from .experiment import Columns, Experiment, Key, Summary, keys_of, mean_and_error
 from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
-from .store import Row
 
 ALPHA = (0.5, 1.0, 2.0, 3.0, 4.0)
 INV_T = (0.5, 1.0, 2.0)

@@ -1,7 +1,9 @@
-"""A store of results: one row per (experiment, instance, setting, method, trial) in an SQLite file.
+"""A store of results in an SQLite file: rows of experiments, and estimates of many models.
 
-The rows of one piece of work are written in one transaction together with a mark that the piece is done. A run killed
-at any moment therefore leaves whole pieces only, and two runs on one file at worst compute a piece twice.
+A row of an experiment is one free energy by (experiment, instance, setting, method, trial). The rows of one piece of
+work are written in one transaction together with a mark that the piece is done. A run killed at any moment therefore
+leaves whole pieces only, and two runs on one file at worst compute a piece twice. An estimate of a model is one row by
+(run, number of the model).
 """
 
 from __future__ import annotations
@@ -10,13 +12,14 @@ import csv
 import io
 import secrets
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from ..files.atomic import write_whole
-from ..files.database import Database
+from .atomic import write_whole
+from .database import Database
 
+_AT_A_TIME = 1000  # Estimates that are read at a time.
 COLUMNS = ("instance", "model", "hidden", "inv_t", "steps", "method", "trial", "free_energy", "seconds")
 TABLES = {
     "done": "(name TEXT, item TEXT, PRIMARY KEY (name, item)) WITHOUT ROWID",
@@ -24,6 +27,9 @@ TABLES = {
     " method TEXT, trial INTEGER, free_energy REAL NOT NULL, seconds REAL,"
     " PRIMARY KEY (name, instance, model, hidden, inv_t, steps, method, trial)) WITHOUT ROWID",
     "time": "(name TEXT, run TEXT, seconds REAL NOT NULL, PRIMARY KEY (name, run)) WITHOUT ROWID",
+    "estimate": "(run TEXT, number INTEGER, name TEXT NOT NULL, model TEXT NOT NULL, log_z REAL, stderr REAL,"
+    " low REAL, high REAL, ess REAL, tail_index REAL, steps INTEGER, chains INTEGER, seconds REAL,"
+    " warnings TEXT NOT NULL, error TEXT NOT NULL, data BLOB, PRIMARY KEY (run, number)) WITHOUT ROWID",
 }
 
 
@@ -39,6 +45,26 @@ class Row(NamedTuple):
     trial: int
     free_energy: float
     seconds: float | None
+
+
+class EstimateRow(NamedTuple):
+    """The estimate of one of many models; numbers that are not known are None."""
+
+    number: int
+    name: str
+    model: str  # Digest of the model, or an empty text if the model is not valid.
+    log_z: float | None
+    stderr: float | None
+    low: float | None  # The ends of the 95 % interval of F.
+    high: float | None
+    ess: float | None
+    tail_index: float | None
+    steps: int | None
+    chains: int | None
+    seconds: float | None
+    warnings: str  # One line each.
+    error: str  # Why there is no estimate, or an empty text.
+    data: bytes | None = None  # The estimate with its log-weights (see `results.packed`), if they are kept.
 
 
 class Contents(NamedTuple):
@@ -58,7 +84,7 @@ class Store(Database):
     synchronous = "NORMAL"
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, TABLES, later=("time",))
+        super().__init__(path, TABLES, later=("time", "estimate"))
         self._run = secrets.token_hex(8)
 
     def write(self, name: str, item: str, rows: Sequence[Row], seconds: float = 0.0) -> None:
@@ -97,6 +123,31 @@ class Store(Database):
         if spoilt:
             raise self.damage(f"{spoilt} results of {name} cannot be read")
         return Contents(done, [row[:-1] for row in means], seconds)
+
+    def write_estimates(self, run: str, rows: Iterable[EstimateRow]) -> None:
+        """Add estimates of some models, all or none; they replace earlier ones of the same models."""
+        marks = ",".join("?" * (len(EstimateRow._fields) + 1))
+        with self.access("BEGIN IMMEDIATE") as db:
+            db.executemany(f"INSERT OR REPLACE INTO estimate VALUES ({marks})", ((run, *row) for row in rows))
+
+    def count_estimates(self, run: str) -> int:
+        """Return the number of estimates of a run, without those that failed."""
+        with self.access("BEGIN") as db:
+            query = "SELECT COUNT(*) FROM estimate WHERE run = ? AND error = ''"
+            return int(db.execute(query, (run,)).fetchone()[0])
+
+    def estimates(self, run: str) -> Iterator[EstimateRow]:
+        """Yield the estimates of a run in the order of the models, some at a time, without those that failed."""
+        after = -1
+        columns = ", ".join(EstimateRow._fields)
+        query = f"SELECT {columns} FROM estimate WHERE run = ? AND number > ? AND error = '' ORDER BY number"
+        while True:
+            with self.access("BEGIN") as db:
+                rows = db.execute(f"{query} LIMIT {_AT_A_TIME}", (run, after)).fetchall()
+            yield from map(EstimateRow._make, rows)
+            if len(rows) < _AT_A_TIME:
+                return
+            after = rows[-1][0]
 
     def export(self, name: str, path: Path) -> None:
         """Write every row of an experiment as CSV."""
