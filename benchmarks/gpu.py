@@ -170,6 +170,12 @@ class Bench:
             times = [None if x is None else x * 1e9 / n for x, n in zip(others, counts, strict=True)]
             ours = scale * self.sampling(rbm(784, 500), chains, steps)
             rows.append((f"784×500, N={chains}", "ns", ours, goal, 1e9 * operations / (8192 * self.cycles), *times))
+        for name, kind in (("Gaussian", "gaussian"), ("ReLU", mg.ReLU()), ("dReLU", mg.dReLU(1.0, 1.0, 0.3, -0.3))):
+            plain, chains, steps = rbm(20, 40), 1 << 18, 100
+            model = mg.rbm(plain.weights, np.zeros(20), np.zeros(40), units=("spin", kind))
+            seconds = self.sampling(model, chains, steps), self.cpu(model, 4096, 100)
+            ours, cpu = seconds[0] * 1e9 / (chains * steps), None if seconds[1] is None else seconds[1] * 1e9 / 409_600
+            rows.append((f"20×40, {name} hidden, N={chains}", "ns", ours, None, None, None, None, cpu))
         rng = np.random.default_rng(0)
         signs = 0.3 * rng.choice([-1.0, 1.0], size=(2, 64, 64))
         anything = tuple(rng.normal(size=(2, 64, 64)))

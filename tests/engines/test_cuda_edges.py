@@ -190,7 +190,8 @@ COMPILED = [
     (large.STREAMED, {"SUMMED": 1, "JOINT": 1, "ROWS": 64, "HALVES": 2, "BLOCKS": 2}),
     (large.RESIDENT, {"JOINT": 1, "ROWS": 128, "HALVES": 2, "TEAMS": 4, "TEAM": 128, "TOKENS": 2}),
     (large.RESIDENT, {"BASE": 1, "ROWS": 64, "HALVES": 1, "TEAMS": 5, "TEAM": 128, "TOKENS": 5, "TOGETHER": 1}),
-    ([general.SOURCE], {"KIND_V": 0, "KIND_H": 0, "LATERAL": 1, "SPINS": 1, "LENGTH_UP": 0, "LENGTH_AFTER": 4}),
+    (general.SOURCES, {"KIND_V": 4, "KIND_H": 3, "LATERAL": 0, "LENGTH_UP": 0, "LENGTH_AFTER": 0, "DOUBLE": 1}),
+    (general.SOURCES, {"KIND_V": 0, "KIND_H": 0, "LATERAL": 1, "SPINS": 1, "LENGTH_UP": 0, "LENGTH_AFTER": 4}),
     ([on_gpu.SOURCE], {}),
 ]
 

@@ -58,7 +58,7 @@ def _choose_engine(engine: str, plan: Plan) -> str:
     if engine == "numpy":
         return engine
     model = plan.path.part
-    hindrance = None if model is None else _hindrance(model, engine)
+    hindrance = None if model is None else _hindrance(model)
     if model is not None and model.has_terms and engine == "cuda":
         hindrance = "has no kernel for factors of three or more variables"
     if hindrance is None and engine != "cuda" and model is not None and jit_is_off():
@@ -113,12 +113,10 @@ def has_one_coupling(plan: Plan) -> bool:
     return not biased and base.is_uniform and is_lattice(plan)
 
 
-def _hindrance(model: MRF, engine: str) -> str | None:
+def _hindrance(model: MRF) -> str | None:
     """Return why a fast engine cannot run a model, or None."""
     for units in (model.visible_units, model.hidden_units):
-        if units.values is not None or units.is_one_hot or units.precisions is not None:
-            continue
-        if units.halves is None or engine == "cuda":
+        if units.values is None and units.precisions is None and units.halves is None and not units.is_one_hot:
             return f"has no kernel for {units.noun[0]}s"
     # In terms of spins, a large coupling between 0/1 units brings fields and a constant of the same size, which cancel.
     # If the model's own terms are as large, the reference loses as many digits.

@@ -2,9 +2,9 @@
 //
 // The formulas are those of `engines/reference/loop.py`. All states are one array, [unit][chain]: the sampled units in
 // the order of the sweep, then the summed-out ones. If all units are spins (SPINS), 32 chains share a word. With DRAWN
-// the component of the mixture is part of the state. KIND_V and KIND_H are 0 for spins, 1 for Gaussian units, and 2 for
-// categorical variables (one-hot features). The number of units, except for categorical variables, is padded to a
-// multiple of four; padding units have no fields, couplings or variance.
+// the component of the mixture is part of the state. KIND_V and KIND_H are 0 for spins, 1 for Gaussian units, 2 for
+// categorical variables (one-hot features), 3 for ReLU and 4 for dReLU units (`rectified.cu`). The number of units,
+// except for categorical variables, is padded to a multiple of four; padding units have no fields or couplings.
 
 #define FLUSH 64 // Number of factors in [1, 2] whose product stays in range.
 #define FEW 4 // Categorical variables per logarithm.
@@ -101,10 +101,11 @@ FORCED real normal(u32 word)
     return sign * (horner(s, far_top) / horner(s, far_bottom));
 }
 
-// Draw a unit of kind 0 or 1 given its field; `e` is exp(−2|field|) for a spin.
+// Draw a unit of another kind than 2 given its field; `e` is exp(−2|field|) for a spin.
 FORCED real draw(int kind, real a, real e, u32 word, const real *variance, const real *deviation, int unit)
 {
     if (kind == 0) return spin_up(a, e, word) ? (real)1 : (real)-1;
+    if (kind >= 3) return draw_rectified(kind, both_sides(kind, a, variance + 4 * unit), word, variance + 4 * unit);
     return multiply_add(a, variance[unit], normal(word) * deviation[unit]);
 }
 
@@ -252,7 +253,8 @@ extern "C" __global__ void BOUNDS anneal(
 
     for (int k = from + 1; k <= to; ++k) {
         double difference = differences[k - 1];
-        real beta = betas[k], beta_before = betas[k - 1], per_step = (real)(1.0 / difference);
+        real beta = betas[k], beta_before = betas[k - 1];
+        real per_step = difference == 0.0 ? (real)0 : (real)(1.0 / difference); // A step may repeat its β.
         double drawn = 0.0;
 #ifdef DRAWN // The couplings between the component and v vanish along the path.
         rise_v -= (double)own_logit(c, n, z, mixture, pulls);
@@ -295,6 +297,16 @@ extern "C" __global__ void BOUNDS anneal(
                     real slope = UP(unit, slope_h[unit]) - PULL_H(unit), start = UP0(unit, base_h[unit]) + PULL_H(unit);
                     real now = multiply_add(slope, beta, start), was = multiply_add(slope, beta_before, start);
                     real e = (real)0, e_before = (real)0;
+                    if (KIND_H >= 3) {
+                        const real *of = variance_h + 4 * unit;
+                        const Both sides = both_sides(KIND_H, now, of), sides_before = both_sides(KIND_H, was, of);
+                        linear += rise_of_exponent(sides.root, sides_before.root, slope, per_step, of);
+                        top *= sides.shares(), bottom *= sides_before.shares();
+                        if (joint)
+                            with_h = multiply_add(draw_rectified(KIND_H, sides_before, earlier.w[i], of), slope, with_h);
+                        h[i] = draw_rectified(KIND_H, sides, words.w[i], of);
+                        continue;
+                    }
                     if (KIND_H == 0) { // ln 2cosh a = |a| + ln(1 + e)
                         e = boltzmann(now), e_before = boltzmann(was);
                         linear += rise(now, was, slope, per_step);
@@ -307,7 +319,7 @@ extern "C" __global__ void BOUNDS anneal(
                 }
 #pragma unroll
                 for (int i = 0; i < 4; ++i) put(c, n + 4 * tile + i, h[i]);
-                if (tile % (FLUSH / 4) == FLUSH / 4 - 1) {
+                if (KIND_H >= 3 || tile % (FLUSH / 4) == FLUSH / 4 - 1) { // Shares of sides may be small.
                     weight += (double)linear * difference + (double)log_ratio(top, bottom);
                     drawn += (double)with_h;
                     linear = with_h = (real)0, top = bottom = (real)1;

@@ -1,4 +1,4 @@
-"""Any model: arguments and populations of `general.cu`."""
+"""Any model: arguments and populations of `general.cu`, with the units of `rectified.cu`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..reference.loop import Distributions as Reference
 from ..reference.loop import never_one
 from .population import OnDevice, Prepared, bits_of_signs, prepared, real_type, signs_of_bits
 
-SOURCE = Path(__file__).with_name("general.cu")
+SOURCES = [Path(__file__).with_name(name) for name in ("rectified.cu", "general.cu")]
 _BLOCK = 128  # Threads of a block.
 _SECONDS = 4e-13  # Approximate time per chain, step and coupling.
 _MOST_PADDED = 8  # Lists of inputs are padded to equal length if the longest has at most this many.
@@ -56,7 +56,17 @@ def _lists(device: Device, couplings: Any, shape: tuple[int, int], dtype: type, 
 def _side(
     device: Device, units: Units, features: int, dtype: type
 ) -> tuple[int, tuple[Any, int], tuple[Any, Any], int]:
-    """Return the kind of a side, the first feature of each variable, 1/γ, 1/√γ, and the most features of a variable."""
+    """Return the kind of a side, the first feature of each variable, numbers of its units, and the most features.
+
+    The numbers are 1/γ and 1/√γ of Gaussian units, or θ and 1/√γ of both sides of zero of rectified ones.
+    """
+    if units.halves is not None:
+        gamma_plus, gamma_minus, theta_plus, theta_minus = units.halves
+        numbers: np.ndarray = np.zeros((-(-features // 4) * 4, 4), dtype)
+        numbers[features:, 1::2] = 1.0  # Padding units.
+        for place, x in enumerate((theta_plus, gamma_plus**-0.5, -theta_minus, gamma_minus**-0.5)):
+            numbers[:features, place] = x
+        return 3 if units.is_nonnegative else 4, (None, features), (device.upload(numbers), None), 0
     if units.precisions is not None:
         variance = 1.0 / units.precisions
         both = tuple(device.upload(_fours(x, dtype)) for x in (variance, np.sqrt(variance)))
@@ -184,7 +194,7 @@ class Population(OnDevice):
     def launch(self, to_step: int) -> None:
         """Launch the kernel for the steps up to `to_step`."""
         layout, prepared, plan = self.prepared.layout, self.prepared, self.plan
-        kernel = self.device.kernel([SOURCE], layout.macros)
+        kernel = self.device.kernel(SOURCES, layout.macros)
         kernel(
             -(-self.room // _BLOCK), _BLOCK, 0, *layout.arguments,
             prepared.betas, prepared.differences, *prepared.address, self.first,
@@ -204,7 +214,7 @@ class Population(OnDevice):
         places = self.padded(ancestors)
         if self.spins:
             chosen = self.device.zeros(self.x.shape, np.uint32)
-            gather = self.device.kernel([SOURCE], self.prepared.layout.macros, "gather")
+            gather = self.device.kernel(SOURCES, self.prepared.layout.macros, "gather")
             n = np.int32(self.prepared.layout.features)
             gather(
                 -(-self.room // _BLOCK), _BLOCK, 0, n, self.device.upload(places), np.int64(self.room), self.x, chosen
