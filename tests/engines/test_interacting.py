@@ -12,7 +12,8 @@ import marginalis as mg
 from marginalis.engines.cpu import begin
 from marginalis.engines.plan import make_plan, model_digest
 from marginalis.engines.recorder import Recorder, the_states
-from marginalis.models.interacting import annealable, interacting
+from marginalis.models.annealed import interacting
+from marginalis.models.layered import annealable
 from marginalis.running.session import Session
 
 BETAS = (0.0, 0.3, 0.6, 1.0)
@@ -161,7 +162,7 @@ def test_zeros_are_reduced_or_refused():
     forbidden = np.zeros((2, 2, 2))
     forbidden[0, 1, 1] = -np.inf
     ring = [((i, (i + 3) % 12, (i + 7) % 12), forbidden) for i in range(12)]
-    with pytest.raises(ValueError, match="annealing"):
+    with pytest.raises(ValueError, match="joins 3 variables"):
         mg.estimate(mg.from_factors([*soft, *ring], log=True))
 
 
@@ -171,7 +172,7 @@ def test_zeros_are_reduced_or_refused():
         ({"base": "mean-field"}, "use 'uniform', 'biases' or fields"),
         ({"summed": [0]}, "the package chooses what to sum out"),
         ({"transition": "metropolis"}, "bipartite graphs only"),
-        ({"tolerance": 0.1}, "tolerance serves models of pairs"),
+        ({"base": MODELS["spins"]}, "use 'uniform', 'biases' or fields"),
     ],
 )
 def test_what_is_not_served_is_refused(options, problem):

@@ -118,8 +118,8 @@ def test_labels_are_kept():
 
 def test_why_not_annealed():
     triple = random_model(7, largest=3)
-    with pytest.raises(ValueError, match="joins 3 variables, annealing takes pairs"):
-        mg.difference(triple, triple)
+    with pytest.raises(ValueError, match="joins 3 variables, and an MRF has pairs only"):
+        triple.as_mrf()
     equal = np.where(np.eye(2) == 1, 0.0, -np.inf)
     with pytest.raises(ValueError, match=r"the factor of \(0, 1\) forbids some states"):
         mg.estimate(mg.FactorModel((2, 2), ((0, 1),), (equal,)).given())

@@ -138,14 +138,25 @@ def test_the_page_says_whether_other_paths_were_tried(made):
     assert "⚠ the path from <elsewhere> finds more" in noted.text[""]
 
 
-def test_a_model_of_factors_has_its_exact_value_only(tmp_path):
+def test_a_model_of_factors_has_all_answers(tmp_path):
     factors = mg.FactorModel((2, 2, 2), ((0, 1, 2),), (np.log(np.arange(1.0, 9.0)).reshape(2, 2, 2),))
-    result = mg.report(factors, tmp_path / "f.html")
+    result = mg.report(factors, tmp_path / "f.html", steps=20, chains=100)
     assert result.free_energy == pytest.approx(-np.log(36.0))
+    assert result.bounds.lower < result.free_energy < result.bounds.upper
+    page = Page((tmp_path / "f.html").read_text())
+    assert {"bounds", "temperature", "exact"} < set(page.text)
+    assert "largest factor" in page.text["model"]
+
+
+def test_a_model_with_zeros_has_its_exact_value_only(tmp_path):
+    tables = np.log(np.arange(1.0, 9.0)).reshape(2, 2, 2)
+    tables[0, 1, 0] = -np.inf
+    factors = mg.FactorModel((2, 2, 2), ((0, 1, 2),), (tables,))
+    result = mg.report(factors, tmp_path / "f.html")
+    assert result.free_energy == pytest.approx(-np.log(33.0))
     page = Page((tmp_path / "f.html").read_text())
     assert list(page.text) == ["", "estimate", "model", "exact", "likelihood", "provenance"]
-    assert "joins 3 variables" in page.text["estimate"]
-    with pytest.raises(ValueError, match="needs a model with couplings"):
+    with pytest.raises(ValueError, match="there is no likelihood"):
         mg.report(factors, tmp_path / "g.html", data=ROWS)
     with pytest.raises(mg.ModelTooLarge, match="there is no estimate"):
         mg.report(factors, tmp_path / "g.html", exact_seconds=0.0)

@@ -246,7 +246,7 @@ def audit(model: Any, samples: Any, *, bounds: bool = True, **options: Unpack[Ru
     warnings = [*curve.warnings, *nominal.warnings]
     if bounds and beta > 0.0:
         start = rows.visible if rows.hidden is None else rows.in_order()
-        two_sided = bound(replace(model, temperature=1.0 / beta), start, **given)
+        two_sided = bound(rows.model.at_temperature(1.0 / beta), start, **given)
         reverse = two_sided.reverse_log_weights
         kl = max(0.0, float(reverse.mean()) + two_sided.forward.log_z - two_sided.forward.log_z0)
         kl_error = math.hypot(float(reverse.std(ddof=1)) / math.sqrt(len(reverse)), two_sided.forward.stderr)

@@ -287,7 +287,7 @@ def _given(plan: Plan, samples: Any) -> Array:
         return visible
     if hidden is not None:
         return hidden
-    fields = natural.hidden_bias + visible @ natural.weights
+    fields = model.hidden_fields(visible)
     chains = np.arange(len(visible), dtype=np.uint64)
     u = uniforms(stream(plan.chains.seed, REVERSE), chains, 0, TARGET, model.n_hidden)
     return natural.hidden_units.draw(fields, u)

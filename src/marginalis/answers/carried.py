@@ -14,7 +14,9 @@ import numpy as np
 from ..checks import Array
 from ..engines.plan import Plan, make_plan
 from ..engines.recorder import Recorder, the_states
+from ..models.annealed import on_sides_of
 from ..models.arrange import shared_split
+from ..models.interacting import InteractingMRF
 from ..models.model import MRF
 from ..options import PlanOptions
 from ..paths.base import coupled_base
@@ -93,6 +95,13 @@ def carried_to_first(model: MRF, given: PlanOptions, session: Session) -> Carrie
 
 def on_the_split_of(first: MRF, model: MRF, argument: str) -> MRF:
     """Return a model, arranged so that the same variables are summed out as in the first one."""
+    if isinstance(first, InteractingMRF) or isinstance(model, InteractingMRF):
+        if not isinstance(first, InteractingMRF):
+            raise ValueError(f"{argument} has larger factors than the first: they must share one graph")
+        try:
+            return on_sides_of(first, model)
+        except ValueError as error:
+            raise ValueError(f"{argument} {error}") from None
     same, arranged = shared_split(first, model)
     if same is not first:
         raise ValueError(f"{argument} has other couplings than the first: they must share one graph")

@@ -18,7 +18,7 @@ from ..display.words import decimals
 from ..engines.plan import Plan, make_plan
 from ..engines.recorder import Recorder, the_states
 from ..exact.sampling import sample_visible
-from ..models.arrange import shared_split
+from ..models.annealed import shared_sides
 from ..models.layered import as_model
 from ..models.model import MRF
 from ..options import RunOptions, filled_in, plan_options, takes_options
@@ -152,7 +152,7 @@ def difference(a: Any, b: Any, **options: Unpack[RunOptions]) -> Difference:
     """
     chosen = filled_in(options, leave_out=_NOT_HERE)
     begin = time.perf_counter()
-    first, last = shared_split(as_model(a, "a"), as_model(b, "b"))
+    first, last = shared_sides(as_model(a, "a"), as_model(b, "b"))
     given = plan_options(chosen)
     given["base"] = coupled_base(first, last)
     if given["steps"] is None and given["schedule"] is None:

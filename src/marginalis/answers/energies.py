@@ -28,7 +28,7 @@ class Rows:
     """Samples of a model with their energies and likelihoods; energies are those at temperature 1."""
 
     def __init__(self, model: MRF, visible: Array, hidden: Array | None) -> None:
-        hot = replace(model, temperature=1.0)
+        hot = model if model.has_terms else replace(model, temperature=1.0)
         self.visible, self.hidden, self.model, self.nominal = visible, hidden, hot, 1.0 / model.temperature
 
     @classmethod
@@ -58,10 +58,8 @@ class Rows:
     def energies(self, beta: float) -> tuple[Array, Array]:
         """Return the mean energy of every sample over hidden variables that are not given, at β, and its variance."""
         m = self.model.natural
-        v, slope = self.visible, m.hidden_bias + self.visible @ m.weights
-        a = m.offset + v @ m.visible_bias
-        if m.lateral is not None:
-            a = a + 0.5 * (v * (v @ m.lateral)).sum(axis=1)
+        v, slope = self.visible, self.model.hidden_fields(self.visible)
+        a = m.offset + self.model.visible_exponent(v)
         if self.hidden is not None:
             return -(a + (self.hidden * slope).sum(axis=1)), np.zeros(len(v))
         fields = beta * slope
@@ -72,9 +70,7 @@ class Rows:
         """Return the derivative of Σ ln P_β(x_i | the rest) by β for every sample, and minus the second derivative."""
         m, v, h = self.model.natural, self.visible, self.hidden
         assert h is not None
-        on_v, on_h = m.visible_bias + h @ m.weights.T, m.hidden_bias + v @ m.weights
-        if m.lateral is not None:
-            on_v = on_v + v @ m.lateral
+        on_v, on_h = self.model.visible_fields(v, h), self.model.hidden_fields(v)
         score, curvature = np.zeros(len(v)), np.zeros(len(v))
         for units, x, fields in ((m.visible_units, v, on_v), (m.hidden_units, h, on_h)):
             if x.shape[1]:

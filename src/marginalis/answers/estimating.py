@@ -14,7 +14,7 @@ from ..checks import Array, yes_or_no
 from ..engines.plan import Plan, make_plan
 from ..engines.recorder import Recorder
 from ..exact import duration, predicted
-from ..models.interacting import annealable
+from ..models.layered import annealable
 from ..models.model import MRF
 from ..options import RunOptions, filled_in, is_adaptive, leaves_path_open, plan_options, takes_options
 from ..paths.base import is_quenches
@@ -68,8 +68,6 @@ def estimate_knowing(
     chosen = filled_in(options)
     begin = time.perf_counter()
     model = annealable(model)
-    if model.has_terms and tolerance is not None:
-        raise ValueError("tolerance serves models of pairs; give steps and chains for larger factors")
     if tolerance is not None:
         if chosen["chains"] is not None or record:
             raise ValueError("tolerance chooses the chains itself: leave out chains and record (a plot of the curve)")
@@ -81,7 +79,7 @@ def estimate_knowing(
     with open_session(chosen, str(chosen["method"]), model) as session:
         given = plan_options(chosen)
         panel = None
-        if leaves_path_open(given) and not record and not model.has_terms:
+        if leaves_path_open(given) and not record:
             panel = Choice(make_plan(model, **given), session, rows)
             plan = fitted(panel.choose(), session)
             if given["resample"] is None and panel.is_uneven:

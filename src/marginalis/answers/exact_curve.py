@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..checks import Array
-from ..exact import cheapest, exact_log_z
-from ..models.layered import as_model
+from ..exact import as_summable, cheapest, exact_log_z
 
 _POINTS, _FEWEST = 121, 20  # Largest and least number of points of a curve.
 _STEP = 5e-3  # Step of the finite differences, relative to β.
@@ -32,7 +30,7 @@ def exact_curve(model: Any, betas: Array, seconds: float = 3.0) -> ExactCurve | 
 
     U = −∂ ln Z/∂β and C = β² ∂² ln Z/∂β² are computed by finite differences of fourth order.
     """
-    model = as_model(model)
+    model = as_summable(model)
     high = float(np.max(betas))
     low = max(float(np.min(betas)), 1e-3 * high)
     try:
@@ -42,7 +40,7 @@ def exact_curve(model: Any, betas: Array, seconds: float = 3.0) -> ExactCurve | 
             return None
         places = np.geomspace(low, high, points)
         steps = places[:, None] * (1.0 + _STEP * np.arange(-2, 3))
-        models = (replace(model, temperature=1.0 / b) for b in steps.ravel())
+        models = (model.at_temperature(1.0 / b) for b in steps.ravel())
         log_z = np.array([exact_log_z(m, max_seconds=seconds) for m in models]).reshape(points, 5)
     except ValueError:  # The model is too large, or no exact method is accurate enough.
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Unpack
 
@@ -238,8 +238,8 @@ def expectations(
     Parameters
     ----------
     model
-        A model (see `rbm`, `load`), or anything that `as_model` accepts. For a `FactorModel` that cannot be annealed
-        only the exact probabilities of states are returned.
+        A model (see `rbm`, `load`), or anything that `as_model` accepts. For a `FactorModel` that is not one of pairs
+        the features are the states of the variables, and their means are probabilities; there are no products.
     functions
         Functions of the whole state: one, a list, or a dict by name. Each takes rows of all features in the caller's
         order and returns a number, or a row of numbers, per row.
@@ -256,8 +256,14 @@ def expectations(
     wanted = named_functions(functions)
     moves = None if moves is None else whole(moves, "moves", 1, 10**6)
     model = as_factors(model)
+    factors: FactorModel | None = None
     if isinstance(model, FactorModel) and model.why_not_annealed() is not None:
-        return _of_factors(model, exact, bool(wanted), begin)
+        factors = model
+        known = None if exact is False else _of_factors(model, exact, bool(wanted), begin)
+        if known is not None:
+            return known
+        wanted = {name: in_states(factors, function) for name, function in wanted.items()}
+        exact = False
     model = as_model(model)
     what = Features.of(model)
     if exact is not False:
@@ -272,11 +278,14 @@ def expectations(
                 + (", and functions all states of a small model" if wanted else "")
                 + ": leave out exact for an estimate"
             )
-    if not len(what.pairs):
+    if not model.n_edges:
         raise ValueError("the model has no couplings: there is nothing to anneal; leave out exact=False and functions")
     with open_session(chosen, "expectations", model) as session:
         states = final_states(model, moves, session, plan_options(chosen))
-    return _from_chains(states, model, what, wanted).with_seconds(time.perf_counter() - begin)
+    answer = _from_chains(states, model, what, wanted)
+    if factors is not None:
+        answer = by_states(answer, factors)
+    return answer.with_seconds(time.perf_counter() - begin)
 
 
 def _exact_record(digest: str, variables: int, way: str, begin: float) -> Record:
@@ -313,19 +322,45 @@ def _exactly(
     )
 
 
-def _of_factors(model: FactorModel, exact: bool | None, has_functions: bool, begin: float) -> Expectations:
-    """Return exact probabilities of the states of a model of factors, as one-hot features."""
-    if exact is False or has_functions:
-        raise ValueError(str(model.why_not_annealed()))
+def _of_factors(model: FactorModel, exact: bool | None, has_functions: bool, begin: float) -> Expectations | None:
+    """Return exact probabilities of the states of a model of factors, as one-hot features, or None."""
+    if has_functions:
+        if exact:
+            raise ModelTooLarge("exact means of functions take a model of pairs: leave out exact for an estimate")
+        return None
     marginals = factor_marginals(model)
     if marginals is None:
-        raise ModelTooLarge(f"elimination would take too large tables, and {model.why_not_annealed()}")
+        if exact:
+            raise ModelTooLarge("elimination would take too large tables: leave out exact for an estimate")
+        return None
+    what = features_of_states(model)
+    record = _exact_record("factors", model.n_variables, "elimination", begin)
+    return _exactly(what, np.concatenate([np.zeros(0), *marginals]), np.zeros(0), {}, record, None)
+
+
+def features_of_states(model: FactorModel) -> Features:
+    """Return the features of a model of factors: one for each state of every variable."""
     owners = np.repeat(np.arange(model.n_variables), model.cards)
     states = np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(q) for q in model.cards)])
     values = np.broadcast_to([0.0, 1.0], (len(owners), 2))
-    what = Features(model.labels, owners, states, values, np.zeros((0, 2), dtype=np.int64))
-    record = _exact_record("factors", model.n_variables, "elimination", begin)
-    return _exactly(what, np.concatenate([np.zeros(0), *marginals]), np.zeros(0), {}, record, None)
+    return Features(model.labels, owners, states, values, np.zeros((0, 2), dtype=np.int64))
+
+
+def in_states(model: FactorModel, function: Function) -> Function:
+    """Return a function of rows of states of a model of factors as one of the features that are annealed."""
+
+    def of_features(rows: Array) -> Any:
+        return function(np.stack([rows < 0.0, rows > 0.0], axis=2).reshape(len(rows), -1).astype(np.float64))
+
+    return of_features if set(model.cards) == {2} else function
+
+
+def by_states(found: Expectations, model: FactorModel) -> Expectations:
+    """Return mean values of a model of factors with one feature for each state of every variable."""
+    means, errors = found.means, found.mean_errors
+    if set(model.cards) == {2}:  # They are spins; state 0 is −1.
+        means, errors = np.stack([1.0 - means, 1.0 + means], axis=1).ravel() / 2.0, np.repeat(errors / 2.0, 2)
+    return replace(found, means=means, mean_errors=errors, features=features_of_states(model), model=None)
 
 
 @np.errstate(over="ignore", invalid="ignore")

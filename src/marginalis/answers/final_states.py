@@ -58,8 +58,7 @@ class FinalStates:
 
     def fields(self, move: int) -> Array:
         """Return the fields of the summed-out side given the states after a move."""
-        natural = self.model.natural
-        return natural.hidden_bias + self.visible[move] @ natural.weights
+        return self.model.hidden_fields(self.visible[move])
 
     def hidden(self, move: int) -> Array:
         """Draw the summed-out side from P(h|v), with the random numbers that AIS uses for its joint state."""
@@ -77,9 +76,7 @@ class FinalStates:
 
     def visible_fields(self, move: int, hidden: Array) -> Array:
         """Return the fields of the visible side given all other variables."""
-        natural = self.model.natural
-        fields = natural.visible_bias + hidden @ natural.weights.T
-        return fields if natural.lateral is None else fields + self.visible[move] @ natural.lateral
+        return self.model.visible_fields(self.visible[move], hidden)
 
     def in_order(self, visible: Array, hidden: Array) -> Array:
         """Put rows of both sides in the caller's order."""

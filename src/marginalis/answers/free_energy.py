@@ -213,7 +213,7 @@ def _found(
             if not isinstance(model, FactorModel):
                 raise
             raise type(error)(f"{error}; and there is no estimate: {reason}") from None
-    if isinstance(model, FactorModel):
+    if isinstance(model, FactorModel) and model.is_hard:
         return _summed(prediction, chosen)
     if budget is None and prediction.seconds * _TRIAL > _LEAST_TRIAL:
         tried = _estimated(model, goal, prediction.seconds * _TRIAL, options)

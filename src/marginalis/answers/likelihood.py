@@ -238,12 +238,10 @@ def _log_terms(model: MRF, data: Any) -> Array:
 def _log_terms_of(model: MRF, v: Array, h: Array | None) -> Array:
     """Return −E of rows of all variables, or ln Σ_h exp(−E) if the hidden variables are not given."""
     exponent = model.natural
-    sums = exponent.offset + v @ exponent.visible_bias + exponent.visible_units.own_terms(v)
-    if exponent.lateral is not None:
-        sums += 0.5 * (v * (v @ exponent.lateral)).sum(axis=1)
+    sums = exponent.offset + model.visible_exponent(v) + exponent.visible_units.own_terms(v)
     if not len(exponent.hidden_bias):  # This side may be empty in a graph without edges.
         return sums
-    fields = exponent.hidden_bias + v @ exponent.weights
+    fields = model.hidden_fields(v)
     if h is None:
         return sums + exponent.hidden_units.log_normaliser(fields)
     return sums + exponent.hidden_units.own_terms(h) + (h * fields).sum(axis=1)

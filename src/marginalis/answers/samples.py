@@ -102,7 +102,7 @@ def _exact(model: MRF, n: int, seed: int) -> Samples | None:
     rows[:, at_v] = visible
     if model.n_hidden:
         u = uniforms(seed, chains, 1, TARGET, model.n_hidden)
-        rows[:, at_h] = natural.hidden_units.draw(natural.hidden_bias + visible @ natural.weights, u)
+        rows[:, at_h] = natural.hidden_units.draw(model.hidden_fields(visible), u)
     return Samples(rows, True, way, labels=_labels(model))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Unpack
 
 import numpy as np
@@ -149,7 +149,7 @@ def thermodynamics(
         places, back = np.unique(wanted / largest, return_inverse=True)
         runs = [(largest, places)]
     try:
-        hot = [replace(model, temperature=1.0 / beta) for beta, _ in runs]
+        hot = [model.at_temperature(1.0 / beta) for beta, _ in runs]
     except ValueError as error:
         raise ValueError(f"betas go up to {largest:g}, too far for this model: {error}") from None
     rows, doubtful = [], []
@@ -199,7 +199,7 @@ def _run(
     offset = plan.path.model.natural.offset
     widest = range_of_change(plan.path.model, plan.path.base)
     log_z0 = plan.path.base.log_z(plan.path.model)
-    rows = [_at_infinity(plan, log_z0)] if places[0] == 0.0 else []
+    rows = [_at_infinity(plan, log_z0, largest)] if places[0] == 0.0 else []
     doubtful = []
     for x, log_weights, values in zip(inner, recorder.log_weights, recorder.values, strict=True):
         log_z = log_z0 + log_mean_exp(log_weights) + x * offset
@@ -240,12 +240,11 @@ class _Energies:
         natural = model.natural
         self.betas, self.units, self.sampled = plan.betas, natural.hidden_units, natural.visible_units
         self.is_discrete = self.units.is_discrete and self.sampled.is_discrete
-        self.b, self.c, self.weights = natural.visible_bias, natural.hidden_bias, natural.weights
-        self.lateral = natural.lateral
+        self.model = model
 
     @np.errstate(over="ignore", invalid="ignore")  # Results that are not finite raise an error later.
     def __call__(self, k: int, v: Array) -> Array:
-        slope = self.c + v @ self.weights
+        slope = self.model.hidden_fields(v)
         fields = self.betas[k] * slope
         if self.is_discrete:
             mean, variance = slope * self.units.mean(fields), slope * self.units.response(fields, slope)
@@ -253,9 +252,7 @@ class _Energies:
         else:  # β_k = 1, the end of the path.
             inner, variance = self.units.exponents(slope)
             inner = inner + self.sampled.own_terms(v)
-        mean = v @ self.b + inner
-        if self.lateral is not None:
-            mean += 0.5 * (v * (v @ self.lateral)).sum(axis=1)
+        mean = self.model.visible_exponent(v) + inner
         return np.stack([mean, mean**2, variance], axis=1)
 
 
@@ -324,13 +321,14 @@ def _error(influence: Array) -> float:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _at_infinity(plan: Plan, log_z0: float) -> list[float]:
+def _at_infinity(plan: Plan, log_z0: float, largest: float) -> list[float]:
     """Return the numbers of `_averages` at β = 0, which are exact because all variables are independent."""
-    natural = plan.path.model.natural
+    model, natural = plan.path.model, plan.path.model.natural
     v = natural.visible_units.mean(np.zeros((1, len(natural.visible_bias))))
     h = natural.hidden_units.mean(np.zeros((1, len(natural.hidden_bias))))
-    product = v @ natural.visible_bias + (h * (natural.hidden_bias + v @ natural.weights)).sum(axis=1)
-    if natural.lateral is not None:
-        product = product + 0.5 * (v * (v @ natural.lateral)).sum(axis=1)
-    energy = -(float(product[0]) + natural.offset) * plan.path.model.temperature
+    if model.has_terms:  # Products of spins have the mean 0, and the means of tables are part of the offset.
+        product = v @ natural.visible_bias + h @ natural.hidden_bias
+    else:
+        product = model.visible_exponent(v) + (h * model.hidden_fields(v)).sum(axis=1)
+    energy = -(float(product[0]) + natural.offset) / largest
     return [log_z0, 0.0, energy, 0.0, log_z0, 0.0, 0.0, 0.0, float(plan.chains.count)]

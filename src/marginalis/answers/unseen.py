@@ -41,8 +41,7 @@ def reaches_of_means(states: FinalStates, what: Features, means: Array) -> Array
     reach = np.where(at_end, width, 0.0)
     if not at_end.any():
         return reach
-    sizes = abs(natural.weights)
-    inside = None if natural.lateral is None else abs(natural.lateral)
+    sizes, inside = states.model.coupling_sizes
     fields_v, fields_h = states.mean_fields()
     for _ in range(_ROUNDS):
         v, h = reach[at_v], reach[at_h]

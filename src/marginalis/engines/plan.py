@@ -15,7 +15,8 @@ from ..checks import Array, did_you_mean, plain_array, real_number, shown, whole
 from ..exact.sampling import sample_visible
 from ..gpu.device import device_numbers
 from ..models.arrange import rearrange
-from ..models.interacting import annealable
+from ..models.factors import FactorModel
+from ..models.layered import annealable
 from ..models.model import MRF
 from ..options import (
     DEFAULT_CHAINS,
@@ -341,7 +342,9 @@ def _check_options_of_terms(chosen: Any) -> None:
     """Raise a ValueError if the options require a model of pairs."""
     if chosen["summed"] is not None:
         raise ValueError("summed requires a model of pairs; with larger factors the package chooses what to sum out")
-    if isinstance(chosen["base"], MRF) or (isinstance(chosen["base"], str) and chosen["base"] not in _BASES_OF_TERMS):
+    if isinstance(chosen["base"], MRF | FactorModel) or (
+        isinstance(chosen["base"], str) and chosen["base"] not in _BASES_OF_TERMS
+    ):
         raise ValueError("base requires a model of pairs; with larger factors use 'uniform', 'biases' or fields")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..checks import one_of, real_number, whole
 from ..models.factors import FactorModel
+from ..models.interacting import InteractingMRF
 from ..models.layered import as_factors, as_model
 from ..models.model import MRF
 from ..parallel.progress import ticker
@@ -175,8 +176,10 @@ def _on_gpu(model: MRF | FactorModel, method: str, device: int | None, max_secon
 
 
 def as_summable(model: Any) -> MRF | FactorModel:
-    """Return the model as an `MRF` if it can be annealed, otherwise as factors without impossible states."""
+    """Return the model as an `MRF` of pairs if it is one, otherwise as factors without impossible states."""
     model = as_factors(model)
+    if isinstance(model, InteractingMRF):
+        model = model.as_factors()
     if isinstance(model, FactorModel):
         model = model.given()
         return model if model.why_not_annealed() else model.as_mrf()
@@ -290,6 +293,8 @@ def _plus(way: ExactMethod, value: float, size: float) -> ExactMethod:
 
 def soon(model: MRF, threads: int, seconds: float) -> float | None:
     """Return ln Z if a method takes at most this many seconds; methods that need a search are not tried."""
+    if model.has_terms:  # The methods for models of factors search.
+        return None
     for name, make in WAYS.items():
         if name in ("kac-ward", "pfaffian", *SEARCHING) or (model.is_sparse and model.n_variables > _MANY):
             continue

@@ -8,7 +8,7 @@ number of its chain.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,12 +16,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ..models.forms import Natural
+from ..models.interacting import InteractingMRF
 from ..models.model import MRF
 from ..models.units import Array, Gaussian
 from ..random import TARGET, uniforms
-from .elimination import Conditional, eliminate_log_z
+from .elimination import Conditional, eliminate_factors, eliminate_log_z
 from .enumeration import log_marginals
 from .gaussian import gaussian_marginal
+from .networks import cheapest_order
 from .ordering import table_entries
 from .structure import Factors, Side, ordered_factors
 from .ways import ENTRIES_PER_SECOND, FEATURES_PER_SECOND, SOON, log2_seconds
@@ -91,6 +93,8 @@ def _enumeration(model: MRF) -> SampleMethod | None:
 
     On a graph that is not bipartite the first side is the visible one.
     """
+    if model.has_terms:
+        return None
     natural = model.natural
     visible, hidden = (
         float(units.log2_states(variables).sum()) + math.log2(len(others) + 8)
@@ -140,6 +144,8 @@ def _state_sampler(side: MRF, whole: Natural | None) -> Sampler | None:
 
 def _elimination(model: MRF) -> SampleMethod | None:
     """Draw the variables of a discrete model of low width one by one, in reverse order of their elimination."""
+    if isinstance(model, InteractingMRF):
+        return _elimination_of_factors(model)
     found = ordered_factors(model, stop_above=_MOST_ENTRIES)
     if found is None:
         return None
@@ -155,13 +161,33 @@ def _elimination(model: MRF) -> SampleMethod | None:
         entries / ENTRIES_PER_SECOND + 1e-4 * n,
         1e-7 * n,
         n,
-        lambda: _backward_sampler(parts, order, side),
+        lambda: _backward_sampler(parts.cards, _laws(parts, order), side),
     )
 
 
-def _backward_sampler(parts: Factors, order: list[int], side: Side) -> Sampler:
+def _elimination_of_factors(model: InteractingMRF) -> SampleMethod | None:
+    cards, factors = model.factors
+    order, entries = cheapest_order(cards, [scope for scope, _ in factors])
+    side = Side.of(model.visible_units, len(model.visible_bias))
+    assert side is not None
+    if entries > _MOST_ENTRIES:
+        return None
+
+    def prepare() -> Sampler:
+        laws: list[Conditional] = []
+        eliminate_factors(cards, factors, order, conditionals=laws)
+        return _backward_sampler(cards, laws, side)
+
+    return SampleMethod(2.0**entries / ENTRIES_PER_SECOND + 1e-4 * len(cards), 1e-7 * len(cards), len(cards), prepare)
+
+
+def _laws(parts: Factors, order: list[int]) -> list[Conditional]:
     laws: list[Conditional] = []
     eliminate_log_z(*parts, order, laws)
+    return laws
+
+
+def _backward_sampler(cards: Sequence[int], laws: list[Conditional], side: Side) -> Sampler:
     # Hidden variables on which no visible one depends are not drawn.
     wanted = set(range(len(side.cards)))
     for law in laws:
@@ -175,7 +201,7 @@ def _backward_sampler(parts: Factors, order: list[int], side: Side) -> Sampler:
         for v, given, below in laws:
             column = np.zeros(1, dtype=np.int64)  # All chains use the same column if no variable is given.
             for other in given:
-                column = column * parts.cards[other] + states[other]
+                column = column * cards[other] + states[other]
             for row in below:
                 states[v] += row[column] <= by_variable[v]
         return side.features(states[: len(side.cards)].T)

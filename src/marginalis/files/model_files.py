@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..checks import open_file, reading, shown
-from ..models.factors import FactorModel
-from ..models.layered import as_model
+from ..models.factors import BUT_EXACT, FactorModel
+from ..models.layered import as_factors, as_model
 from ..models.model import MRF
 from . import npz
 from .adabm import is_adabm, parse_adabm
@@ -168,13 +168,16 @@ def save(model: Any, path: str | Path) -> None:
     if ending in _UNWRITTEN:
         raise ValueError(f"{ending} files are not written; {', '.join(WRITERS)} are")
     writer = WRITERS.get(ending, npz.save)
+    model = as_factors(model)
+    if isinstance(model, MRF) and model.has_terms:
+        raise ValueError("the model is one that a FactorModel is annealed as: save the FactorModel, in a .uai file")
     if isinstance(model, FactorModel):
         if writer is not npz.save:
             writer(model, path)  # type: ignore[arg-type]
             return
         reason = model.why_not_annealed()
         if reason is not None:
-            raise ValueError(f"{reason.partition(',')[0]}: only .uai files hold that")
+            raise ValueError(f"{reason.removesuffix(BUT_EXACT)}: only .uai files hold that")
     writer(as_model(model), path)
 
 

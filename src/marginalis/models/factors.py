@@ -30,7 +30,7 @@ from .units import SPIN, Categorical, Units
 
 # Above this fraction of coupled pairs a dense matrix product is faster than a sparse one.
 _DENSE = 0.25
-_BUT_EXACT = "mg.free_energy and marginalis free-energy sum it exactly"
+BUT_EXACT = ": mg.free_energy and marginalis free-energy sum it exactly"
 # Couplings up to this fraction of the largest entry of a table are rounding errors and count as zero.
 _EPS = 2.0**-50
 
@@ -233,17 +233,17 @@ class FactorModel(Displayed):
         return replace(self, tables=tuple(table / t for table in self.tables), offset=self.offset / t)
 
     def why_not_annealed(self) -> str | None:
-        """Return the reason why the model cannot be annealed as an `MRF`, in words, or None."""
+        """Return the reason why the model is not an `MRF` of pairs, in words, or None."""
         if not self.cards:
             return f"no variable is left, all have one state: ln Z = {self.offset:.12g}, exactly"
         largest = max(self.scopes, key=len, default=())
         if len(largest) > 2:
             names = one_line(", ".join(map(self.name_of, largest)), 60)
-            return f"the factor of ({names}) joins {len(largest)} variables, annealing takes pairs; {_BUT_EXACT}"
+            return f"the factor of ({names}) joins {len(largest)} variables, and an MRF has pairs only"
         if self.is_hard:
             scope = next(s for s, table in zip(self.scopes, self.tables, strict=True) if np.isneginf(table).any())
             names = ", ".join(map(self.name_of, scope))
-            return f"the factor of ({names}) forbids some states (zeros), which annealing cannot pass; {_BUT_EXACT}"
+            return f"the factor of ({names}) forbids some states (zeros){BUT_EXACT}"
         return None
 
     def as_mrf(self) -> MRF:

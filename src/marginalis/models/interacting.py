@@ -11,43 +11,19 @@ block can be summed and drawn exactly.
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..checks import Array, real_number
-from .arrange import arrange
 from .factors import FactorModel
-from .forms import Indices, SpinForm, Split
-from .layered import as_factors, as_model
+from .forms import Indices, SpinForm, Split, sweep_blocks
 from .model import MRF
-from .units import SPIN, Categorical
-
-# Coefficients up to this fraction of the largest entry of a table count as zero.
-_EPS = 2.0**-50
-# Variables with tables of up to 2^4 entries are summed out to remove zeros.
-_BOUND = 4.0
-# Largest number of products of three or more features in a model.
-_MOST_TERMS = 1 << 22
-
-
-class Terms(NamedTuple):
-    """Products of equally many features: their numbers [term, place], visible features first, and their couplings."""
-
-    features: Indices
-    couplings: Array
-
-
-class Table(NamedTuple):
-    """A table of the states of some variables, numbered with the visible ones first, in ascending order."""
-
-    variables: tuple[int, ...]
-    values: Array
+from .terms import Factors, Table, TermFields, Terms, in_ascending_order
 
 
 @dataclass(frozen=True)
@@ -135,12 +111,95 @@ class InteractingMRF(MRF):
             visible_units=self.visible_units.take(np.arange(n)[::-1]),
             split=Split(self.split.visible[::-1], self.split.hidden),
             terms=tuple(Terms(np.sort(place[x.features], axis=1), x.couplings) for x in self.terms),
-            tables=tuple(_sorted([n - 1 - v if v < n else v for v in x.variables], x.values) for x in self.tables),
+            tables=tuple(
+                in_ascending_order([n - 1 - v if v < n else v for v in x.variables], x.values) for x in self.tables
+            ),
             blocks=tuple(n - 1 - block[::-1] for block in reversed(self.blocks)),
         )
 
+    def given(self, held: Mapping[Any, Any]) -> MRF:
+        """Raise a ValueError: variables are held in the factor model."""
+        raise ValueError("variables of a model with factors are held before it is annealed: use FactorModel.given")
+
+    def with_natural(self, weights: Any, b: Array, c: Array, lateral: Any) -> MRF:
+        """Raise a ValueError: couplings of pairs are terms here."""
+        raise ValueError("a model with factors has no natural parameters of pairs")
+
     @cached_property
-    def _pairs(self) -> Indices:
+    def _term_fields(self) -> TermFields:
+        return TermFields(self.terms, self.tables, self.feature_starts, len(self.visible_bias))
+
+    def hidden_fields(self, v: Array) -> Array:
+        """Return the fields of the hidden features, given the visible ones."""
+        return self.hidden_bias + self._term_fields.on_hidden(v)
+
+    def visible_fields(self, v: Array, h: Array) -> Array:
+        """Return the fields of the visible features, each given all other variables."""
+        return self.visible_bias + self._term_fields.on_visible(v, h)
+
+    def visible_exponent(self, v: Array) -> Array:
+        """Return −E/T without the terms of hidden variables and the offset."""
+        return np.asarray(v @ self.visible_bias + self._term_fields.rise(v))
+
+    @cached_property
+    def coupling_sizes(self) -> tuple[Any, Any]:
+        """By how much features change the fields of others at most: |V| × |H|, and between visible features."""
+        rows, columns, sizes = [], [], []
+        for x in self.terms:
+            for one, two in itertools.combinations(range(x.features.shape[1]), 2):
+                rows.append(x.features[:, one])
+                columns.append(x.features[:, two])
+                sizes.append(np.abs(x.couplings))
+        starts = self.feature_starts
+        for table in self.tables:
+            largest = np.abs(table.values)
+            for one, two in itertools.combinations(range(largest.ndim), 2):
+                of_two = largest.max(axis=tuple(k for k in range(largest.ndim) if k not in (one, two)))
+                at = np.indices(of_two.shape).reshape(2, -1)
+                rows.append(at[0] + starts[table.variables[one]])
+                columns.append(at[1] + starts[table.variables[two]])
+                sizes.append(of_two.ravel())
+        n, count = len(self.visible_bias), self.n_features
+        ends = (
+            np.concatenate([np.zeros(0, dtype=np.int64), *rows]),
+            np.concatenate([np.zeros(0, dtype=np.int64), *columns]),
+        )
+        half = sp.csr_array((np.concatenate([np.zeros(0), *sizes]), ends), shape=(count, count))
+        both = sp.csr_array(half + half.T)
+        return both[:n][:, n:], both[:n][:, :n]
+
+    @property
+    def factors(self) -> Factors:
+        """The numbers of states, and the factors with visible variables numbered first; a state 0 of a spin is −1."""
+        starts, bias = self.feature_starts, np.concatenate([self.visible_bias, self.hidden_bias])
+        if self.visible_units.is_one_hot:
+            cards = np.diff(starts).tolist()
+            unary = [((v,), bias[starts[v] : starts[v + 1]]) for v in range(len(cards))]
+            return cards, [*unary, *((x.variables, x.values) for x in self.tables)]
+        found: list[tuple[tuple[int, ...], Array]] = [((v,), np.array([-b, b])) for v, b in enumerate(bias)]
+        for terms in self.terms:
+            product = np.ones(())
+            for _ in range(terms.features.shape[1]):
+                product = np.multiply.outer(product, np.array([-1.0, 1.0]))
+            scopes = zip(terms.features.tolist(), terms.couplings.tolist(), strict=True)
+            found += [(tuple(scope), coupling * product) for scope, coupling in scopes]
+        return [2] * len(bias), found
+
+    def as_factors(self) -> FactorModel:
+        """Return the model as factors, with the variables in the caller's order."""
+        cards, factors = self.factors
+        callers = np.concatenate([self.split.visible, self.split.hidden])
+        number = callers.tolist()
+        return FactorModel(
+            tuple(np.array(cards)[np.argsort(callers)].tolist()),
+            tuple(tuple(number[v] for v in scope) for scope, _ in factors),
+            tuple(np.array(table) for _, table in factors),
+            self.offset,
+            self.labels,
+        )
+
+    @cached_property
+    def pairs(self) -> Indices:
         """Pairs i < j of variables that share a term, each once, with the visible ones numbered first."""
         n = len(self.visible_bias)
         owners = np.concatenate([self.visible_units.owners(n), self.hidden_units.owners(len(self.hidden_bias))])
@@ -155,13 +214,13 @@ class InteractingMRF(MRF):
     @cached_property
     def edges(self) -> Indices:
         """Pairs (visible, hidden) of variables that share a term, each once."""
-        of = self._pairs[self._pairs[:, 1] >= self.n_visible]
+        of = self.pairs[self.pairs[:, 1] >= self.n_visible]
         return of - np.array([0, self.n_visible])
 
     @cached_property
     def lateral_edges(self) -> Indices:
         """Pairs i < j of visible variables that share a term, each once."""
-        return self._pairs[self._pairs[:, 1] < self.n_visible]
+        return self.pairs[self.pairs[:, 1] < self.n_visible]
 
     @cached_property
     def partial_spin_form(self) -> SpinForm:
@@ -206,143 +265,14 @@ class InteractingMRF(MRF):
         return np.concatenate([[0], np.cumsum(np.concatenate(counts))])
 
 
+def sweep_of_pairs(pairs: Indices, n: int) -> tuple[Indices, ...]:
+    """Cut the variables 0 … n−1 into consecutive blocks without any of these pairs inside, each as long as possible."""
+    matrix = sp.coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+    return sweep_blocks(matrix, np.arange(n), n)
+
+
 def range_of_terms(x: Any) -> float:
     """Return an upper bound of the range of the sum of all terms and tables of a model or of a base."""
     return sum(2.0 * float(np.abs(term.couplings).sum()) for term in x.terms) + sum(
         float(np.ptp(table.values)) for table in x.tables
     )
-
-
-def annealable(value: Any) -> MRF:
-    """Return any kind of model as one that can be annealed, or raise a ValueError.
-
-    A factor model with zeros is reduced first (see `FactorModel.reduced`); it is refused if some zeros are left.
-    """
-    if isinstance(value, MRF):
-        return value
-    model = as_factors(value)
-    if not isinstance(model, FactorModel) or model.largest_scope <= 2:
-        return as_model(value)
-    left = model.given()
-    if left.is_hard:
-        left = left.reduced(_BOUND)
-    if left.largest_scope <= 2 or left.is_hard:
-        return left.as_mrf()
-    return interacting(left)
-
-
-def interacting(model: FactorModel) -> MRF:
-    """Return a factor model without zeros as a model that can be annealed; tables may join any number of variables.
-
-    Two-state variables are spins, state 0 down and 1 up. If any variable has more states, all are categorical. The
-    hidden variables are an independent set of the graph that joins all variables of a factor.
-    """
-    return interacting_alike([model])[0]
-
-
-def interacting_alike(models: Sequence[FactorModel]) -> list[MRF]:
-    """Return models of the same variables as models that can be annealed, all with the same sides and sweep."""
-    first = models[0]
-    two = set(first.cards) == {2}
-    starts = np.concatenate([[0], np.cumsum([1 if two else card for card in first.cards])])
-    units = SPIN if two else Categorical(first.cards)
-    labels = None if first.labels == range(len(first.cards)) else first.labels
-    found = [(_products if two else _tables)(model, starts) for model in models]
-    scopes = {scope for _, _, joint in found for scope in joint}
-    joined = {pair for scope in scopes for pair in itertools.combinations(sorted(scope), 2)}
-    i, j = starts[np.array(sorted(joined), dtype=np.int64).reshape(-1, 2)].T
-    count = int(starts[-1])
-    graph = sp.csr_array((np.ones(len(i)), (i, j)), shape=(count, count))
-    shape = arrange(units, np.zeros(count), graph, labels=labels)  # Choose hidden variables and sweep.
-    if not joined:
-        return [arrange(units, bias, graph, offset=math.fsum(constants), labels=labels) for constants, bias, _ in found]
-    return [_arranged(shape, *parts) for parts in found]
-
-
-def _arranged(shape: MRF, constants: list[float], bias: Array, joint: dict[tuple[int, ...], Any]) -> InteractingMRF:
-    """Return the model of biases, and of couplings or tables by the caller's variables, on the sides of `shape`."""
-    visible, hidden = shape.callers_features()
-    order = np.concatenate([shape.split.visible, shape.split.hidden])
-    place = np.argsort(order)
-    terms: tuple[Terms, ...] = ()
-    tables: tuple[Table, ...] = ()
-    if shape.visible_units.is_one_hot:
-        tables = tuple(_sorted(place[list(scope)].tolist(), values) for scope, values in joint.items())
-    else:
-        by_size: dict[int, list[tuple[int, ...]]] = {}
-        for scope in joint:
-            by_size.setdefault(len(scope), []).append(scope)
-        terms = tuple(
-            Terms(np.sort(place[np.array(own, dtype=np.int64)], axis=1), np.array([joint[x] for x in own]))
-            for _, own in sorted(by_size.items())
-        )
-    return InteractingMRF(
-        sp.csr_array((len(visible), len(hidden))),
-        bias[visible],
-        bias[hidden],
-        shape.visible_units,
-        shape.hidden_units,
-        offset=math.fsum(constants),
-        split=shape.split,
-        labels=shape.labels,
-        terms=terms,
-        tables=tables,
-        blocks=shape.sweep,
-    )
-
-
-def _sorted(variables: Sequence[int], values: Array) -> Table:
-    """Return a table with its variables in ascending order."""
-    axes = sorted(range(len(variables)), key=variables.__getitem__)
-    return Table(tuple(variables[k] for k in axes), np.ascontiguousarray(values.transpose(axes)))
-
-
-_Parts = tuple[list[float], Array, dict[tuple[int, ...], Any]]
-
-
-def _products(model: FactorModel, starts: Indices) -> _Parts:
-    """Return the constants, biases and couplings of products of spins in the exponent."""
-    constants, bias = [model.offset], np.zeros(len(model.cards))
-    products: dict[tuple[int, ...], float] = {}
-    for features, coupling in _coefficients(model):
-        if not features:
-            constants.append(coupling)
-        elif len(features) == 1:
-            bias[features[0]] += coupling
-        else:
-            products[features] = products.get(features, 0.0) + coupling
-            if len(products) > _MOST_TERMS:
-                raise ValueError(f"the factors have more than {_MOST_TERMS} products of spins: exact methods may do")
-    return constants, bias, products
-
-
-def _coefficients(model: FactorModel) -> Iterator[tuple[tuple[int, ...], float]]:
-    """Yield the products of spins, by variable, with their coefficients in the exponent."""
-    for scope, table in zip(model.scopes, model.tables, strict=True):
-        coefficients = table
-        for axis in range(table.ndim):
-            down, up = np.moveaxis(coefficients, axis, 0)
-            coefficients = np.stack([(down + up) / 2.0, (up - down) / 2.0], axis=axis)
-        is_large = np.abs(coefficients) > _EPS * float(np.abs(table).max(initial=0.0))
-        is_large[(0,) * table.ndim] = True
-        for chosen in np.argwhere(is_large).tolist():
-            features = tuple(sorted(v for v, is_in in zip(scope, chosen, strict=True) if is_in))
-            yield features, float(coefficients[tuple(chosen)])
-
-
-def _tables(model: FactorModel, starts: Indices) -> _Parts:
-    """Return the constants, biases and tables of categorical variables; the mean of a table is part of the constant."""
-    constants, bias = [model.offset], np.zeros(int(starts[-1]))
-    tables: dict[tuple[int, ...], Array] = {}
-    for scope, table in zip(model.scopes, model.tables, strict=True):
-        if len(scope) == 0:
-            constants.append(float(table))
-        elif len(scope) == 1:
-            bias[starts[scope[0]] : starts[scope[0] + 1]] += table
-        else:
-            mean = float(table.mean())
-            constants.append(mean)
-            axes = sorted(range(len(scope)), key=scope.__getitem__)
-            key, values = tuple(scope[k] for k in axes), table.transpose(axes) - mean
-            tables[key] = tables[key] + values if key in tables else values
-    return constants, bias, tables

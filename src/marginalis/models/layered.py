@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from ..checks import Array, a_kind, coupling_matrix, precision_vector, real_array, shown
+from .annealed import BOUND, annealed
 from .factors import FactorModel
 from .forms import Layers, Split
 from .graphs import from_bqm, from_graph
@@ -75,13 +76,13 @@ def as_model(value: Any, argument: str = "model") -> MRF:
     - a ``BinaryPolynomial`` of dimod;
     - a Markov network, factor graph or Bayesian network of pgmpy (see `from_pgmpy`);
     - a torch module or its ``state_dict`` (see `states.from_state`);
-    - a `FactorModel` of pairs.
+    - a `FactorModel` without zeros (those with zeros can be estimated and summed exactly only).
     """
     if isinstance(value, MRF):
         return value
     value = as_factors(value)
     if isinstance(value, FactorModel):
-        return value.as_mrf()
+        return annealed(value)
     fitted = ("components_", "intercept_visible_", "intercept_hidden_")
     steps = getattr(value, "steps", None)
     if isinstance(steps, list) and steps and isinstance(steps[-1], tuple):
@@ -114,6 +115,20 @@ def as_model(value: Any, argument: str = "model") -> MRF:
         "hidden_bias, units), a fitted BernoulliRBM, a quadratic model of dimod, a networkx graph, a model of pgmpy or "
         "a torch state"
     )
+
+
+def annealable(value: Any) -> MRF:
+    """Return any kind of model as one that can be annealed, or raise a ValueError.
+
+    A factor model with zeros is reduced first (see `FactorModel.reduced`); it is refused if some zeros are left.
+    """
+    if isinstance(value, MRF):
+        return value
+    model = as_factors(value)
+    if not isinstance(model, FactorModel) or model.largest_scope <= 2:
+        return as_model(value)
+    left = model.given()
+    return annealed(left.reduced(BOUND) if left.is_hard else left)
 
 
 def _entries(models: list[Any] | Mapping[Any, Any]) -> list[Any]:

@@ -227,6 +227,28 @@ class MRF(Displayed):
         """
         return held_at(self, held)
 
+    def hidden_fields(self, v: Array) -> Array:
+        """Return the fields of the hidden features, given rows of the visible ones."""
+        return np.asarray(self.natural.hidden_bias + v @ self.natural.weights)
+
+    def visible_fields(self, v: Array, h: Array) -> Array:
+        """Return the fields of the visible features, each given all other variables."""
+        fields = self.natural.visible_bias + h @ self.natural.weights.T
+        return np.asarray(fields if self.natural.lateral is None else fields + v @ self.natural.lateral)
+
+    def visible_exponent(self, v: Array) -> Array:
+        """Return b·v + ½vᵀLv: −E/T without the terms of hidden variables, own terms such as −½γv², and the offset."""
+        linear = v @ self.natural.visible_bias
+        if self.natural.lateral is None:
+            return np.asarray(linear)
+        return np.asarray(linear + 0.5 * (v * (v @ self.natural.lateral)).sum(axis=1))
+
+    @property
+    def coupling_sizes(self) -> tuple[Any, Any]:
+        """|W| and |L|: by how much features change the fields of others at most; None if there is no L."""
+        natural = self.natural
+        return abs(natural.weights), None if natural.lateral is None else abs(natural.lateral)
+
     def with_natural(self, weights: Coupling, b: Array, c: Array, lateral: Coupling | None) -> MRF:
         """Return the model of the same variables with other natural parameters, at temperature 1."""
         v, h = self.natural.visible_units, self.natural.hidden_units

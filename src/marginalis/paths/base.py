@@ -16,6 +16,7 @@ from ..exact import exact_log_z
 from ..models.arrange import rearrange
 from ..models.data import visible_rows
 from ..models.forms import Indices, sweep_blocks
+from ..models.interacting import InteractingMRF, sweep_of_pairs
 from ..models.layered import as_model
 from ..models.model import MRF
 from ..models.units import Array
@@ -74,8 +75,12 @@ class Base:
         weights = None if self.weights is None else self.weights.T
         return replace(self, visible=self.hidden, hidden=self.visible, weights=weights)
 
-    def with_visible(self, at: Indices) -> Base:
-        """Return the base with the visible features in another order."""
+    def reversed_sweep(self, model: MRF, at: Indices) -> Base:
+        """Return the base with the visible variables of its model in the opposite order, in which `at` are features."""
+        if self.has_terms:
+            assert isinstance(model, InteractingMRF)
+            back = replace(model, terms=self.terms, tables=self.tables).reversed_sweep()
+            return replace(self, visible=self.visible[at], terms=back.terms, tables=back.tables)
         w, lateral = self.weights, self.lateral
         return replace(
             self,
@@ -86,6 +91,10 @@ class Base:
 
     def sweep(self, model: MRF) -> tuple[Indices, ...]:
         """Return blocks of visible variables without couplings inside a block, in the model or in the base."""
+        if self.has_terms:
+            assert isinstance(model, InteractingMRF)
+            own = replace(model, terms=self.terms, tables=self.tables)
+            return sweep_of_pairs(np.concatenate([model.lateral_edges, own.lateral_edges]), model.n_visible)
         if self.lateral is None:
             return model.sweep
         both = sp.csr_array(abs(sp.csr_array(self.lateral)))
@@ -148,6 +157,8 @@ def coupled_base(start: MRF, model: MRF) -> Base:
         and np.array_equal(same.split.hidden, model.split.hidden)
     ):
         same = rearrange(start, [model.labels[i] for i in model.split.hidden], model.split.visible)
+    if isinstance(start, InteractingMRF):  # The two have the same sides already.
+        return Base(start.visible_bias, start.hidden_bias, offset=start.offset, terms=start.terms, tables=start.tables)
     a, b = same.natural, model.natural
     if a.visible_units != b.visible_units or a.hidden_units != b.hidden_units:
         raise ValueError("base is a model with other units (or other precisions over the temperature)")
@@ -267,7 +278,7 @@ def data_base(model: MRF, data: ArrayLike, *, pseudo_count: float = 1.0) -> Base
     if extra <= 0.0:
         raise ValueError(f"pseudo_count is {pseudo_count!r}; it must be positive")
     natural = model.natural
-    hidden = natural.hidden_units.mean(natural.hidden_bias + rows @ natural.weights)
+    hidden = natural.hidden_units.mean(model.hidden_fields(rows))
     v, h = natural.visible_units, natural.hidden_units
     fields = v.fields_of(v.mean_of_rates(rows, extra)), h.fields_of(h.mean_of_rates(hidden, extra))
     for units, side in zip((v, h), fields, strict=True):

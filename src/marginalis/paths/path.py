@@ -137,7 +137,7 @@ class Path:
             mixture = mixture and mixture.reordered(hidden=np.arange(len(c))[::-1])
         if not model.is_bipartite:
             at = self._backwards
-            model, base = model.reversed_sweep(), base.with_visible(at)
+            model, base = model.reversed_sweep(), base.reversed_sweep(model, at)
             mixture = mixture and mixture.reordered(visible=at)
         return replace(self, part=model, start=base, mixture=mixture, exact_log_ratio=-self.exact_log_ratio)
 

@@ -128,7 +128,8 @@ class Choice:
         assert chosen.plan is not None
         self.chosen = chosen
         # resampling gains nothing on paths from mixtures
-        self.is_uneven = not chosen.is_mixed and math.log1p(chosen.variance_at(plan.steps)) > TUNING.uneven
+        uneven = chosen.together > 1 or math.log1p(chosen.variance_at(plan.steps)) > TUNING.uneven
+        self.is_uneven = uneven and not chosen.is_mixed
         return chosen.plan
 
     def _best(self, mixed: bool) -> Trial | None:
@@ -174,6 +175,9 @@ class Choice:
         if self.plan.path.width > TUNING.widest:
             return
         self.take_biases()
+        if self.plan.path.end.has_terms:  # No kernel runs paths from mixtures for larger factors.
+            self._resampled()
+            return
         mixed: Trial | None = None
         for number, level in enumerate(TUNING.levels):
             if mixed is not None and not self._goes_deeper(level, self._best(False) or plain, mixed):

@@ -91,6 +91,8 @@ def _model(report: Report) -> list[str]:
             "largest factor": f"{model.largest_scope} variables",
             "forbidden states": "yes" if model.is_hard else "no",
         }
+        if report.estimate is not None:
+            facts["summed out"] = f"{describe.count(report.summed_out, 'variable')}, at every step"
         return [definitions(facts), "<p>Models of factors are not drawn.</p>"]
     facts = describe.lines(model) | {"summed out": f"{describe.count(report.summed_out, 'variable')}, at every step"}
     figures = []

@@ -160,28 +160,27 @@ def report(
         if not (words is None or isinstance(words, str)):
             raise ValueError(f"{name} is {shown(words)}; it must be a text")
     check_writable(path)
-    model = _with_pairs(model)
+    model, annealed, why = _annealed(model)
     missing: dict[str, str] = {}
     if data is None:
         missing["likelihood"] = "no data were given"
-    elif isinstance(model, MRF):
-        log_likelihood(model, data, 0.0)  # Invalid rows raise an error before the long computations.
+    elif annealed is not None:
+        log_likelihood(annealed, data, 0.0)  # Invalid rows raise an error before the long computations.
     else:
-        raise ValueError("data: a likelihood needs a model with couplings of pairs")
+        raise ValueError(f"data: there is no likelihood, since {why}")
     exact = None
     try:
         exact = exact_log_z(model, max_seconds=seconds, threads=chosen["threads"], progress=chosen["progress"])
     except ModelTooLarge as error:
         missing["exact"] = str(error)
     estimated = bounds = thermal = likelihood = None
-    if isinstance(model, MRF):
-        estimated = estimate(model, **_accepted(estimate, chosen))
-        bounds = bound(model, **_accepted(bound, chosen))
-        thermal = _thermal(model, chosen, missing)
+    if annealed is not None:
+        estimated = estimate(annealed, **_accepted(estimate, chosen))
+        bounds = bound(annealed, **_accepted(bound, chosen))
+        thermal = _thermal(annealed, chosen, missing)
         if data is not None:
-            likelihood = log_likelihood(model, data, estimated if exact is None else float(exact))
+            likelihood = log_likelihood(annealed, data, estimated if exact is None else float(exact))
     else:
-        why = model.why_not_annealed()
         if exact is None:
             raise ModelTooLarge(f"{missing['exact']}; and there is no estimate: {why}")
         missing["estimate"] = why
@@ -197,7 +196,7 @@ def report(
         path=Path(path),
         title=title or f"a model of {model.n_variables} variables",
         command=command or _call(path, options, chosen),
-        summed_out=0 if estimated is None else _summed_out(model, estimated.method, chosen["summed"]),
+        summed_out=0 if estimated is None else _summed_out(annealed, estimated.method, chosen["summed"]),
         was_free=leaves_path_open(plan_options(chosen)),
     )
     text = page_of(result)
@@ -205,13 +204,20 @@ def report(
     return result
 
 
-def _with_pairs(model: Any) -> MRF | FactorModel:
-    """Return the model as an `MRF` if it can be annealed, otherwise as a `FactorModel`."""
+def _annealed(model: Any) -> tuple[MRF | FactorModel, MRF | None, str]:
+    """Return the model, the form in which it is annealed, and the reason why there is none."""
     model = as_factors(model)
-    if isinstance(model, FactorModel):
-        model = model.given()
-        return model if model.why_not_annealed() else model.as_mrf()
-    return as_model(model)
+    if not isinstance(model, FactorModel):
+        model = as_model(model)
+        return model, model, ""
+    model = model.given()
+    if model.why_not_annealed() is None:
+        model = model.as_mrf()
+        return model, model, ""
+    try:
+        return model, as_model(model), ""
+    except ValueError as error:
+        return model, None, str(error)
 
 
 def _thermal(model: MRF, options: RunOptions, missing: dict[str, str]) -> Thermodynamics | None:
@@ -223,7 +229,7 @@ def _thermal(model: MRF, options: RunOptions, missing: dict[str, str]) -> Thermo
     return thermodynamics(model, betas, **_accepted(thermodynamics, options))
 
 
-def _summed_out(model: MRF, method: str, summed: Any) -> int:
+def _summed_out(model: Any, method: str, summed: Any) -> int:
     """Return the number of variables that a run sums out."""
     if method == "ais":
         return 0

@@ -9,7 +9,8 @@ import numpy as np
 
 from ...checks import Array
 from ...models.forms import Indices
-from ...models.interacting import InteractingMRF, Table
+from ...models.interacting import InteractingMRF
+from ...models.terms import Table
 from ...random import HIDDEN, VISIBLE
 from ...simd.lookup import row_width
 from ...simd.vector import LANES, aligned

@@ -9,7 +9,8 @@ import numpy as np
 
 from ...checks import Array
 from ...models.forms import Indices
-from ...models.interacting import InteractingMRF, Terms
+from ...models.interacting import InteractingMRF
+from ...models.terms import Terms
 from ...random import HIDDEN, VISIBLE
 from ...simd.draws import TILE
 from ...simd.vector import LANES, aligned

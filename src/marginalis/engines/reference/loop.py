@@ -21,12 +21,13 @@ from ...checks import Array
 from ...models.forms import less
 from ...models.interacting import InteractingMRF
 from ...models.model import MRF
+from ...models.terms import TermFields, pulled
 from ...models.units import Units
 from ...paths.mixture import pick
 from ...random import HIDDEN, JOINT, MIXTURE, VISIBLE, uniforms
 from ..plan import Plan
 from .moves import KERNELS
-from .terms import TermFields, pulled, term_fields
+from .terms import term_fields
 
 _CHUNK = 4096  # Chains advanced together. It bounds the memory and has no effect on the results.
 _OPERATIONS = 2e8  # Operations per library call: some tenths of a second, so that interrupts are handled promptly.
