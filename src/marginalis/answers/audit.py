@@ -15,8 +15,6 @@ from typing import Any, Unpack
 
 import numpy as np
 from numpy.polynomial import Polynomial
-from scipy.interpolate import PchipInterpolator
-from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from ..checks import Array
@@ -280,6 +278,9 @@ def audit(model: Any, samples: Any, *, bounds: bool = True, **options: Unpack[Ru
 
 def _located(model: MRF, rows: Rows, guess: float, given: Any) -> tuple[float, Thermodynamics]:
     """Return the β at which the mean energy is that of the samples, and a curve of a few points around it."""
+    from scipy.interpolate import PchipInterpolator  # These imports are slow.
+    from scipy.optimize import brentq
+
     few = {**given, "chains": min(given.get("chains") or _COARSE_CHAINS, _COARSE_CHAINS)}
     for _ in range(_TRIES):
         coarse = _curve(model, guess * np.array(_COARSE), few)

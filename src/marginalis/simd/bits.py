@@ -11,8 +11,8 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
+from .compiling import intrinsic
 from .functions import HAS_AVX512
 from .vector import LANES, constant
 

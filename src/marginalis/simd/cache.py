@@ -15,6 +15,7 @@ from numba import njit
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from ..parallel.progress import tell
+from .compiling import KernelCompiler
 
 logger = logging.getLogger("marginalis")
 
@@ -99,11 +100,16 @@ def _announce() -> None:
     tell("compiling kernels for this kind of model, once: about 5 s, which a budget does not count")
 
 
-def kernel(**options: Any) -> Callable[[Callable], Any]:
-    """Return a decorator like ``njit``, for functions that release the GIL and are cached on disk if possible."""
+def kernel(plain: bool = False, **options: Any) -> Callable[[Callable], Any]:
+    """Return a decorator like ``njit``, for functions that release the GIL and are cached on disk if possible.
+
+    A `plain` kernel allocates nothing and consists of loops over numbers, and is compiled in less time.
+    """
+    if plain:
+        options |= {"_nrt": False, "pipeline_class": KernelCompiler}
 
     def compiled(function: Callable) -> Any:
-        dispatcher = njit(nogil=True, **options)(function)
+        dispatcher = njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
         try:
             dispatcher._cache = _Cache(function)
         except (AttributeError, OSError, RuntimeError) as error:  # Compilation is off, or no directory is writable.

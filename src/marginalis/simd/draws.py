@@ -8,10 +8,18 @@ import numpy as np
 from numba import njit, uint32
 
 from ..random import KEY_STEPS, MASK, MULTIPLIERS
+from .compiling import PartCompiler
 from .functions import evens_first, exp2_nonpositive, high_half, low_half
 from .vector import minus_absolute, splat
 
-CALLED = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+CALLED = {
+    "nogil": True,
+    "error_model": "numpy",
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    "_nrt": False,
+    "pipeline_class": PartCompiler,
+}
 INLINE = {**CALLED, "forceinline": True}
 TILE = 4  # Units per call of Philox.
 FLUSH = 16  # Tiles per logarithm; a product of 64 factors in [1, 2] stays in the range of float32.

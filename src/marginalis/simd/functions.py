@@ -11,8 +11,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils, config
-from numba.extending import intrinsic
 
+from .compiling import intrinsic
 from .vector import LANES, Vector, broadcast, call, constant, float_format
 
 _I32 = ir.IntType(32)

@@ -13,8 +13,8 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
+from .compiling import intrinsic
 from .vector import ALIGNMENT, LANES, Vector, broadcast, call, float_format
 
 SPINS = 4  # Number of spins of a table of LANES entries.

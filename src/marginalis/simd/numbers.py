@@ -7,8 +7,8 @@ from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
-from numba.extending import intrinsic
 
+from .compiling import intrinsic
 from .draws import INLINE
 from .functions import log, select, uniform_of
 from .vector import LANES, Vector, call, constant, fma

@@ -18,7 +18,9 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, models, register_model
+from numba.extending import lower_builtin, models, register_model
+
+from .compiling import intrinsic
 
 LANES = 16  # Chains per vector.
 ALIGNMENT = 64  # Alignment of arrays in bytes: a cache line, and a register of AVX-512.
@@ -149,7 +151,7 @@ def scalar(typingctx: Any, array: Any, index: Any) -> Any:
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         kind = _IR[array.dtype] if array.dtype in _IR else context.get_data_type(array.dtype)
-        return builder.load(_element(context, builder, sig, args, kind), typ=kind)
+        return builder.load(element_of(context, builder, sig, args, kind), typ=kind)
 
     return array.dtype(array, index), emit
 
@@ -170,11 +172,11 @@ def _alignment(array: Any) -> int:
 
 
 def _pointer(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    element = _element(context, builder, sig, args, _IR[sig.args[0].dtype])
-    return builder.bitcast(element, _ir_type(sig.args[0].dtype).as_pointer())
+    start = element_of(context, builder, sig, args, _IR[sig.args[0].dtype])
+    return builder.bitcast(start, _ir_type(sig.args[0].dtype).as_pointer())
 
 
-def _element(context: Any, builder: Any, sig: Any, args: Any, kind: Any) -> Any:
+def element_of(context: Any, builder: Any, sig: Any, args: Any, kind: Any) -> Any:
     """Return a pointer to the element of an array at a flat index, of type `kind`; LLVM's pointers have no type."""
     data = context.make_array(sig.args[0])(context, builder, args[0]).data
     return builder.gep(data, [context.cast(builder, args[1], sig.args[1], types.intp)], source_etype=kind)
@@ -225,6 +227,29 @@ def maximum(typingctx: Any, x: Any, y: Any) -> Any:
         return builder.select(builder.fcmp_ordered(">", *args), *args)
 
     return x(x, y), emit
+
+
+def _chosen(sign: str) -> Any:
+    """Return a function that chooses one of two numbers, floats or signed integers, by comparing them.
+
+    Numba's own ``min`` and ``max`` are compiled anew in every process that compiles a kernel.
+    """
+
+    @intrinsic
+    def chosen(typingctx: Any, x: Any, y: Any) -> Any:
+        kind = typingctx.unify_types(types.unliteral(x), types.unliteral(y))
+
+        def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            is_float = isinstance(kind, types.Float)
+            compare = builder.fcmp_ordered if is_float else builder.icmp_signed
+            return builder.select(compare(sign, *args), *args)
+
+        return kind(kind, kind), emit
+
+    return chosen
+
+
+smaller, larger = _chosen("<"), _chosen(">")
 
 
 @intrinsic

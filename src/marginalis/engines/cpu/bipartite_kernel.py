@@ -57,7 +57,7 @@ def _draw_all(v, block, chain, step, side, k0, k1):
             store(v, at, draw_spin(a, boltzmann(a), words[m]))
 
 
-@kernel(error_model="numpy")
+@kernel(plain=True, error_model="numpy")
 def anneal_blocks(
     up, down, slope_v, slope_h, base_v, base_h, betas, differences, seed, sides, flips, sweeps,
     first_chain, v, h, log_weights, joint, from_step, to_step, fresh,

@@ -86,7 +86,7 @@ def _word(chain, k, variable, side, k0, k1):
     return word
 
 
-@kernel(error_model="numpy")
+@kernel(plain=True, error_model="numpy")
 def anneal_categorical(
     starts, visible, rows, bases, betas, differences, seed, sides,
     first_chain, x, room, sums, rises, log_weights, joint, drawn, from_step, to_step, fresh,

@@ -101,7 +101,7 @@ def _energy(starts, visible, inside, values, slopes, x, at):
     return total + widen(part)
 
 
-@kernel(error_model="numpy")
+@kernel(plain=True, error_model="numpy")
 def anneal_tables(
     starts, visible, into, inside, into0, values, slopes, bases, betas, differences, seed, sides,
     first_chain, x, scratch, rows, rises, log_weights, joint, from_step, to_step, fresh,

@@ -61,7 +61,7 @@ def _sweep(side, before, after, into0, slope_v, base_v, beta, k, chain, side_v, 
     return total + widen(linear)
 
 
-@kernel(error_model="numpy")
+@kernel(plain=True, error_model="numpy")
 def anneal_products(
     side, up, up0, before, after, into0, slope_v, slope_h, base_v, base_h, betas, differences, seed, sides,
     first_chain, x, scratch, rises, log_weights, joint, from_step, to_step, fresh,

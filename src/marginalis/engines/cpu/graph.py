@@ -19,6 +19,7 @@ from ..plan import Plan
 from ..reference.loop import Distributions, never_one
 from . import population
 from .graph_kernel import anneal_graph
+from .graph_sampled_side import PAIRS
 from .packing import pack, pack_lists
 from .population import Prepared, chains_together
 from .rectified import Half, Halves
@@ -292,13 +293,13 @@ class _Ties:
         return w if self.states else self._chosen(w, lambda i, j: i // TILE != j // TILE)
 
     def inner(self, w: Any, dtype: type) -> np.ndarray | None:
-        """Return the six couplings inside each tile."""
+        """Return the couplings inside each tile."""
         if w is None or self.states:
             return None
         i, j, data = self._entries(w)
         place = np.array([[-1, 0, 1, 2], [-1, -1, 3, 4], [-1, -1, -1, 5], [-1, -1, -1, -1]])
         kept = (i // TILE == j // TILE) & (i < j)
-        out: np.ndarray = np.zeros((self.tiles, 6), dtype=dtype)
+        out: np.ndarray = np.zeros((self.tiles, PAIRS), dtype=dtype)
         out[(i // TILE)[kept], place[(i % TILE)[kept], (j % TILE)[kept]]] = data[kept]
         return out
 

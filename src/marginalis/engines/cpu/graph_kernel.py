@@ -9,12 +9,12 @@ The formulas are those of `reference.loop`.
 
 from __future__ import annotations
 
-from numba import njit, uint64
+from numba import int64, njit, uint64
 
 from ...random import MIXTURE
 from ...simd.cache import kernel
 from ...simd.draws import CALLED, LOW, WORD, philox
-from ...simd.vector import LANES, lane_numbers, load, store, widen
+from ...simd.vector import LANES, lane_numbers, load, smaller, store, widen
 from .fields import fields_into
 from .graph_sampled_side import energy, sweep, sweep_pair
 from .graph_summed_side import sum_out
@@ -48,7 +48,7 @@ def _draw_component(end, drawn, beta, k, chain, k0, k1, x, at, at_z, scratch):
     draw_state(scratch, 0, 0, drawn.components, beta, scratch, at_start, most, total, word, x, at_z)
 
 
-@kernel(error_model="numpy")
+@kernel(plain=True, error_model="numpy")
 def anneal_graph(
     visible, hidden, up, up0, before, after, dense, into0, inner, inner0, tied, slope_v, slope_h, base_v, base_h,
     betas, differences, seed, sides, mixture, drawn, pairs,
@@ -62,6 +62,7 @@ def anneal_graph(
     `fresh` is 1 if the states are still to be drawn from the base, 2 if they were given, and 0 in later calls.
     """
     steps = len(betas) - 1
+    start, end = int64(0), int64(1)  # For each literal argument another function would be compiled.
     k0, k1 = seed & LOW, seed >> WORD
     side_v, side_h = uint64(sides[0]), uint64(sides[1])
     together = 1  # Blocks that are swept side by side.
@@ -73,7 +74,7 @@ def anneal_graph(
     if drawn is not None:
         in_front = len(slope_v) + len(drawn.own)
     for first in range(0, x.shape[0], together):
-        last = min(first + together, x.shape[0])
+        last = smaller(first + together, x.shape[0])
         for block in range(first, last):
             chain = lane_numbers() + uint64(first_chain + block * LANES)
             at = block * x.shape[1] * LANES
@@ -113,7 +114,7 @@ def anneal_graph(
                 chain = lane_numbers() + uint64(first_chain + first * LANES)
                 at = first * x.shape[1] * LANES  # A plan with a drawn component sweeps one block at a time.
                 if drawn is not None:
-                    _draw_component(0, drawn, betas[k], k, chain, k0, k1, x, at, at + len(slope_v) * LANES, scratch)
+                    _draw_component(start, drawn, betas[k], k, chain, k0, k1, x, at, at + len(slope_v) * LANES, scratch)
                 if room is not None:
                     sweep_tables(
                         visible, dense, room, ready, inner, tied, slope_v, base_v, betas[k], k, chain, side_v, k0, k1,
@@ -133,4 +134,4 @@ def anneal_graph(
                     )  # fmt: skip
                     store(rises, first * LANES, rise_v)
                 if drawn is not None:
-                    _draw_component(1, drawn, betas[k], k, chain, k0, k1, x, at, at + len(slope_v) * LANES, scratch)
+                    _draw_component(end, drawn, betas[k], k, chain, k0, k1, x, at, at + len(slope_v) * LANES, scratch)

@@ -6,20 +6,33 @@ yields the energy of the new state: ½vᵀLv = Σ_i v_i Σ_{j<i} l_ij v_j.
 
 from __future__ import annotations
 
-from numba import njit, uint64
+from typing import Any
+
+from numba import njit, types, uint64
 from numba.extending import overload
 
+from ...simd.compiling import intrinsic
 from ...simd.draws import CALLED, FLUSH, INLINE, TILE, philox
-from ...simd.vector import LANES, fma, load, splat, store, widen
+from ...simd.vector import LANES, broadcast, call, element_of, fma, load, splat, store, widen
 from .fields import band_pair, fields, fields_into, fields_or, four, row
 from .unit_kinds import OneHot, draw, draw_state, factor, log_sum
 
+PAIRS = 6  # Couplings inside a tile.
 
-@njit(**INLINE)
-def _pull(inner, tile, p, value, a):
-    if inner is None:
-        return a
-    return fma(inner[tile, p], value, a)
+
+@intrinsic
+def _pull(typingctx: Any, inner: Any, tile: Any, number: Any, value: Any, a: Any) -> Any:
+    """Return a + w·value for a coupling w inside the tile, or a if `inner` is None."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if isinstance(inner, types.NoneType):
+            return args[4]
+        place = builder.add(builder.mul(args[1], args[1].type(PAIRS)), args[2])
+        kind = args[4].type.element
+        weight = builder.load(element_of(context, builder, sig, (args[0], place), kind), typ=kind)
+        return call(builder, "fma", broadcast(builder, weight), *args[3:])
+
+    return a(inner, tile, number, value, a), emit
 
 
 def sweep(

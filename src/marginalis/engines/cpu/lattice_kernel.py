@@ -31,7 +31,7 @@ def _add_up(neighbours, unit, x, at, total):
     return total
 
 
-@kernel(error_model="numpy")
+@kernel(plain=True, error_model="numpy")
 def anneal_lattice(
     hidden, visible, beside, before, kinds, coupling, start, slope_v, slope_h, rises, differences, seed, sides,
     first, thresholds, favoured, gains, scale,

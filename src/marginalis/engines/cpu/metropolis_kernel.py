@@ -14,7 +14,7 @@ from numba.extending import overload
 from ...random import METROPOLIS
 from ...simd.draws import FLUSH, INLINE, TILE, boltzmann, philox
 from ...simd.functions import accept, exp2_nonpositive, log, select
-from ...simd.vector import LANES, absolute, fma, load, minus_absolute, scalar, store
+from ...simd.vector import LANES, absolute, fma, load, minus_absolute, scalar, smaller, store
 
 _CHUNK = TILE * FLUSH  # Number of factors whose product stays in range before its logarithm is taken.
 _LOG2_E = 1.0 / math.log(2.0)
@@ -65,7 +65,7 @@ def _scale(x, at_x, n, factor):
     for start in range(0, n, _CHUNK):
         if start > 0:
             linear, product = _fold(linear, product)
-        for i in range(start, min(start + _CHUNK, n)):
+        for i in range(start, smaller(start + _CHUNK, n)):
             y = load(x, at_x + i * LANES) * factor
             store(x, at_x + i * LANES, y)
             linear, product = _factor(y, linear, product)
@@ -93,7 +93,7 @@ def _flip_full(data, p_owed, p, own, change, x, at_x, n, h, at_spin, word, linea
     for start in range(0, n, _CHUNK):
         if start > 0:
             new_linear, new_product = _fold(new_linear, new_product)
-        stop = min(start + _CHUNK, n)
+        stop = smaller(start + _CHUNK, n)
         fours = stop - (stop - start) % 4
         for i in range(start, fours, 4):  # Unrolled, so that constants are loaded once for four fields.
             y0 = _catch_up(data, p_owed, p, i, owed, step, x, at_x)
@@ -167,7 +167,7 @@ def _propose(flips, unit, own, beta, word, x, at_x, h, at_spin):
     for start in range(indptr[unit], indptr[unit + 1], _CHUNK):
         if start > indptr[unit]:
             gain, top, bottom = gain + log(top / bottom), zero + 1.0, zero + 1.0
-        for p in range(start, min(start + _CHUNK, indptr[unit + 1])):
+        for p in range(start, smaller(start + _CHUNK, indptr[unit + 1])):
             a = load(x, at_x + scalar(indices, p) * LANES)
             new = fma(scalar(data, p), change, a)
             gain = gain + (absolute(new) - absolute(a))

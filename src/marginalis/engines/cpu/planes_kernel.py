@@ -226,7 +226,7 @@ def _rise(sites, slopes, difference, v, at_v, scratch, weights, at_weights):
         _collect(counter, 1, sites.begin[i + 1] - sites.begin[i], pair, 0, weights, at_weights)
 
 
-@kernel(error_model="numpy")
+@kernel(plain=True, error_model="numpy")
 def anneal_planes(
     hidden, visible, kinds, wide, start, rises, rising, differences, seed, sides, units,
     first, thresholds, favoured, worth,

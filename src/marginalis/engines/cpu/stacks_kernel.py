@@ -40,7 +40,7 @@ def _no_row(values, model):
     return None
 
 
-@kernel(error_model="numpy")
+@kernel(plain=True, error_model="numpy")
 def anneal_stack(
     up, down, slope_v, slope_h, base_v, base_h, betas, differences, seeds, sides,
     first_model, last_model, first_chain, v, h, sums, tables, log_weights, joint,

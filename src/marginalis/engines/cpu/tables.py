@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from ...checks import Array
 from ...paths.path import SpinPath
-from ...simd.cache import kernel
 from ...simd.draws import TILE
 from ...simd.functions import HAS_AVX512
 from ...simd.lookup import COLUMNS, SPINS
@@ -143,8 +142,12 @@ def pack_tables(weights: Any) -> tuple[np.ndarray, ...]:
         some = np.flatnonzero(part.any(axis=1)) if sparse else np.array([0, rows - 1])
         low, high = (some[0] // SPINS, some[-1] // SPINS + 1) if len(some) else (0, 0)
         inputs[panel] = low, high
-        made = np.zeros((tiles, high - low, SPINS + 1, COLUMNS), dtype=np.int32)
-        _fill(np.ascontiguousarray(part[low * SPINS : high * SPINS]), scales[of], made)
+        band = part[low * SPINS : high * SPINS]
+        whole = np.zeros(((high - low) * SPINS, tiles * COLUMNS), dtype=np.int32)
+        np.rint(band * scales[of], out=whole[: len(band), : band.shape[1]], casting="unsafe")
+        fours = whole.reshape(high - low, SPINS, tiles, COLUMNS).transpose(2, 0, 1, 3)
+        made = np.empty((tiles, high - low, SPINS + 1, COLUMNS), dtype=np.int32)
+        made[:, :, 0], made[:, :, 1:] = fours.sum(axis=2, dtype=np.int32), -2 * fours
         parts.append(made.ravel())
         begin[panel + 1] = begin[panel] + tiles * (high - low)
     return np.concatenate(parts).view(np.uint32), inputs, begin, scale
@@ -158,17 +161,6 @@ def scales_of(largest: Array) -> tuple[Array, np.ndarray]:
     exponent = np.minimum(30 - np.frexp(largest)[1], 126)
     padding = [(0, 0)] * (largest.ndim - 1) + [(0, -largest.shape[-1] % TILE)]
     return np.ldexp(1.0, exponent), np.ldexp(1.0, -np.pad(exponent, padding)).astype(np.float32)
-
-
-@kernel()
-def _fill(band, scales, made):
-    """Round the weights times their unit's scale; `made` receives the sum of every four, and −2 times each of them."""
-    for unit in range(band.shape[1]):
-        tile, column = unit // COLUMNS, unit % COLUMNS
-        for i in range(band.shape[0]):
-            whole = np.int32(np.rint(band[i, unit] * scales[unit]))
-            made[tile, i // SPINS, 0, column] += whole
-            made[tile, i // SPINS, 1 + i % SPINS, column] = -2 * whole
 
 
 def chains_for_tables(looked_up: tuple[tuple[np.ndarray, ...], ...]) -> int:

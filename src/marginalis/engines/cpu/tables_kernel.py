@@ -16,7 +16,8 @@ small steps exp(−2|a|) under the previous β is computed from that under the p
 
 from __future__ import annotations
 
-from numba import njit, uint32, uint64
+from numba import boolean, int64, njit, types, uint32, uint64
+from numba.extending import overload
 
 from ...random import MIXTURE
 from ...simd.cache import kernel
@@ -24,7 +25,7 @@ from ...simd.draws import CALLED, INLINE, LOW, TILE, TWICE_LOG2_E, WORD, boltzma
 from ...simd.functions import SMALL, below_zero, draw_spin, exp2_nonpositive, log, rise, select, times_exp2
 from ...simd.lookup import COLUMNS, SPINS, as_numbers, draw_bit, entry_of, lookups, table_of
 from ...simd.numbers import LOG2_E, above, same, share_of, uniform
-from ...simd.vector import LANES, fma, lane_numbers, load, maximum, scalar, splat, store, widen
+from ...simd.vector import LANES, fma, lane_numbers, larger, load, maximum, scalar, smaller, splat, store, widen
 from .bipartite_kernel import random_words, under
 
 PANEL = 16  # Tiles of units per panel; one logarithm is taken of the product of their factors (1 + e).
@@ -64,11 +65,11 @@ def sum_tiles(coupling, panel, tile, end, low, high, ready, tables, x, first, la
     """
     weights, inputs, begin, _ = coupling
     lowest, width = inputs[panel, 0], inputs[panel, 1] - inputs[panel, 0]
-    low, high = max(low, lowest), min(high, inputs[panel, 1])
+    low, high = larger(low, lowest), smaller(high, inputs[panel, 1])
     per_block, per_sums = x.shape[1] * LANES, sums.shape[1] * LANES
     start = low
     while True:
-        count = max(0, min(SLICE if ready < 0 else width, high - start))
+        count = larger(0, smaller(SLICE if ready < 0 else width, high - start))
         if ready < 0:
             for t in range(tile, end):
                 at = (begin[panel] + t * width + start - lowest) * _WEIGHTS
@@ -95,7 +96,7 @@ def sum_tiles(coupling, panel, tile, end, low, high, ready, tables, x, first, la
 @njit(**INLINE)
 def _sum_panel(coupling, panel, ready, tables, x, first, last, sums):
     """Compute the sums of all units of a panel over all their inputs."""
-    tiles = min(PANEL, len(coupling[3]) // TILE - PANEL * panel)
+    tiles = smaller(PANEL, len(coupling[3]) // TILE - PANEL * panel)
     sum_tiles(coupling, panel, 0, tiles, 0, x.shape[1], ready, tables, x, first, last, sums, 0)
 
 
@@ -106,6 +107,18 @@ def _factor(base, beta, slope, unit):
         return slope, exp2_nonpositive(below_zero(slope) * (beta * TWICE_LOG2_E))
     a = under(base, beta, slope, unit)
     return a, boltzmann(a)
+
+
+def _if_uniform(base, mixture):
+    """Return 1 for the uniform base, and None for others, for which `near` makes no difference."""
+    raise NotImplementedError
+
+
+@overload(_if_uniform, jit_options=INLINE)
+def _if_uniform_overload(base, mixture):
+    if isinstance(base, types.NoneType) and isinstance(mixture, types.NoneType):
+        return lambda base, mixture: 1
+    return lambda base, mixture: None
 
 
 @njit(**INLINE)
@@ -134,7 +147,7 @@ def _reach(slope, scale):
     """Return an upper bound of the slopes of all fields."""
     reach = 0.0
     for unit in range(len(slope)):
-        reach = max(reach, abs(slope[unit]) + 2.0**30 * scale[unit])
+        reach = larger(reach, abs(slope[unit]) + 2.0**30 * scale[unit])
     return reach
 
 
@@ -146,7 +159,7 @@ def _sum_logits(coupling, tables, x, first, last, sums, logits, own, ready, fres
     for panel in range(len(coupling[1])):
         _sum_panel(coupling, panel, ready, tables, x, first, last, sums)
         for block in range(last - first):
-            for z in range(TILE * PANEL * panel, min(TILE * PANEL * (panel + 1), components)):
+            for z in range(TILE * PANEL * panel, smaller(TILE * PANEL * (panel + 1), components)):
                 total = as_numbers(load(sums, block * per_sums + (z - TILE * PANEL * panel) * LANES), zero)
                 place = (block * components + z) * LANES
                 before = splat(own[z]) if fresh else load(logits, place)
@@ -208,7 +221,7 @@ def _weigh_panel(
         at_sums = (block - first) * per_sums
         weight = load(log_weights, block * LANES)
         linear, top, bottom, drawn = zero, one, one, zero
-        for tile in range(PANEL * panel, min(PANEL * (panel + 1), tiles_h)):
+        for tile in range(PANEL * panel, smaller(PANEL * (panel + 1), tiles_h)):
             words = philox(chain, uint64(k), uint64(tile), side_h, k0, k1)
             earlier = random_words(joint, chain, uint64(k - 1), uint64(tile), k0, k1)
             bits = splat(uint32(0))
@@ -255,7 +268,7 @@ def _draw_panel(
     for block in range(first, last):
         chain = lane_numbers() + uint64(first_chain + block * LANES)
         at_sums = (block - first) * per_sums
-        for tile in range(PANEL * panel, min(PANEL * (panel + 1), tiles_v)):
+        for tile in range(PANEL * panel, smaller(PANEL * (panel + 1), tiles_v)):
             words = philox(chain, uint64(k), uint64(tile), side_v, k0, k1)
             bits = splat(uint32(0))
             for m in range(TILE):
@@ -272,7 +285,7 @@ def _draw_panel(
             store(v, (block * tiles_v + tile) * LANES, bits)
 
 
-@kernel(error_model="numpy")
+@kernel(plain=True, error_model="numpy")
 def anneal_tables(
     up, down, slope_v, slope_h, base_v, base_h, betas, differences, seed, sides, mixture,
     first_chain, v, h, component, logits, sums, tables, log_weights, joint, from_step, to_step, fresh,
@@ -285,6 +298,7 @@ def anneal_tables(
     and `tables` for the tables of a slice, or for all.
     """
     steps = len(betas) - 1
+    start, yes, no = int64(0), boolean(1), boolean(0)  # For each literal argument another function would be compiled.
     k0, k1 = seed & LOW, seed >> WORD
     side_v, side_h = uint64(sides[0]), uint64(sides[1])
     zero_beta = betas[0] - betas[0]  # The subtraction makes it the type of the betas.
@@ -297,22 +311,22 @@ def anneal_tables(
     if mixture is not None:
         of_all = of_up + of_down + mixture.up[2][-1] + mixture.down[2][-1]
     if len(tables) >= of_all * TABLE:
-        ready_up, ready_down = 0, of_up * TABLE
-        make_tables(up[0], 0, of_up, tables, ready_up)
-        make_tables(down[0], 0, of_down, tables, ready_down)
+        ready_up, ready_down = start, of_up * TABLE
+        make_tables(up[0], start, of_up, tables, ready_up)
+        make_tables(down[0], start, of_down, tables, ready_down)
         if mixture is not None:
             ready_logits = (of_up + of_down) * TABLE
             ready_more = ready_logits + mixture.up[2][-1] * TABLE
-            make_tables(mixture.up[0], 0, mixture.up[2][-1], tables, ready_logits)
-            make_tables(mixture.down[0], 0, mixture.down[2][-1], tables, ready_more)
+            make_tables(mixture.up[0], start, mixture.up[2][-1], tables, ready_logits)
+            make_tables(mixture.down[0], start, mixture.down[2][-1], tables, ready_more)
     for first in range(0, v.shape[0], sums.shape[0]):
-        last = min(first + sums.shape[0], v.shape[0])
+        last = smaller(first + sums.shape[0], v.shape[0])
         if fresh == 1:
             if mixture is not None:
                 for block in range(last - first):
                     for z in range(logits.shape[1]):
                         store(logits, (block * logits.shape[1] + z) * LANES, splat(mixture.shares[z]))
-                _draw_components(mixture.own[0] * 0.0 + 1.0, 0, k0, k1, first_chain, first, last, logits, component)
+                _draw_components(mixture.own[0] * 0.0 + 1.0, start, k0, k1, first_chain, first, last, logits, component)
             for block in range(first, last):
                 chain = lane_numbers() + uint64(first_chain + block * LANES)
                 for tile in range(tiles_v):
@@ -329,14 +343,14 @@ def anneal_tables(
             beta, beta_before, difference = betas[k], betas[k - 1], differences[k - 1]
             near = 0.0 <= difference * reach * TWICE_LOG2_E <= SMALL
             if mixture is not None:
-                _sum_logits(mixture.up, tables, v, first, last, sums, logits, mixture.own, ready_logits, True)
+                _sum_logits(mixture.up, tables, v, first, last, sums, logits, mixture.own, ready_logits, yes)
                 _release(first, last, logits, component, difference, log_weights, joint)
             for panel in range(len(up[1])):
                 _sum_panel(up, panel, ready_up, tables, v, first, last, sums)
                 if near:
                     _weigh_panel(
-                        1, up, panel, base_h, slope_h, mixture, component, beta, beta_before, difference, k, side_h, k0,
-                        k1, first_chain, first, last, sums, h, log_weights, joint,
+                        _if_uniform(base_h, mixture), up, panel, base_h, slope_h, mixture, component, beta, beta_before,
+                        difference, k, side_h, k0, k1, first_chain, first, last, sums, h, log_weights, joint,
                     )  # fmt: skip
                 else:
                     _weigh_panel(
@@ -345,7 +359,7 @@ def anneal_tables(
                     )  # fmt: skip
             if k < steps:
                 if mixture is not None:
-                    _sum_logits(mixture.down, tables, h, first, last, sums, logits, mixture.own, ready_more, False)
+                    _sum_logits(mixture.down, tables, h, first, last, sums, logits, mixture.own, ready_more, no)
                     if not mixture.last:
                         _draw_components(zero_beta + 1.0 - beta, k, k0, k1, first_chain, first, last, logits, component)
                 for panel in range(len(down[1])):
@@ -355,6 +369,6 @@ def anneal_tables(
                         last, sums, v,
                     )  # fmt: skip
                 if mixture is not None and mixture.last:
-                    _sum_logits(mixture.up, tables, v, first, last, sums, logits, mixture.own, ready_logits, True)
-                    _sum_logits(mixture.down, tables, h, first, last, sums, logits, mixture.own, ready_more, False)
+                    _sum_logits(mixture.up, tables, v, first, last, sums, logits, mixture.own, ready_logits, yes)
+                    _sum_logits(mixture.down, tables, h, first, last, sums, logits, mixture.own, ready_more, no)
                     _draw_components(zero_beta + 1.0 - beta, k, k0, k1, first_chain, first, last, logits, component)
