@@ -23,7 +23,7 @@ LAYERS = (
     ("running",),
     ("planning", "answers"),
     ("plots",),
-    ("examples", "studies", "reporting"),
+    ("examples", "studies", "reporting", "watching"),
     ("_public",),
     ("cli",),
     ("__main__",),

@@ -19,6 +19,7 @@ from .answers.expectations import Expectations as Expectations
 from .answers.expectations import expectations as expectations
 from .answers.free_energy import FreeEnergy as FreeEnergy
 from .answers.free_energy import free_energy as free_energy
+from .answers.history import History as History
 from .answers.likelihood import LogLikelihood as LogLikelihood
 from .answers.likelihood import log_likelihood as log_likelihood
 from .answers.likelihoods import LogLikelihoods as LogLikelihoods
@@ -59,3 +60,4 @@ from .paths.base import data_base as data_base
 from .reporting.report import Report as Report
 from .reporting.report import report as report
 from .statistics.weights import Weights as Weights
+from .watching.watch import Watch as Watch

@@ -42,6 +42,8 @@ _TOGETHER = 32  # Number of chains that share one word of planes.
 # Purposes of streams other than the main one of a run (see `stream`).
 REVERSE, PILOT, QUENCH, OPINION, START = 1, 2, 3, 4, 5
 SEQUENCE = 1 << 16  # Added to the number of a model in a sequence.
+# Added to the number of an update of a model in training: fresh runs, and runs that only check ln Z.
+FRESH, WITNESS = 1 << 30, 1 << 31
 
 
 def philox(counter: Any, key: tuple[int, int]) -> tuple[NDArray[np.uint64], ...]:

@@ -67,9 +67,18 @@ class Carried:
 
     def to(self, model: MRF, given: PlanOptions, session: Session) -> Carried:
         """Return the chains after annealing them to the next model, which is `on_the_split_of` the present one."""
+        steps, pilots = self.steps_to(model, given, session)
+        return self.to_in(steps, model, given, session, pilots)
+
+    def steps_to(self, model: MRF, given: PlanOptions, session: Session) -> tuple[int, Array]:
+        """Return the number of steps to the next model, and the states of the pilot chains there, which choose it."""
         gap = _between(self, model, _PILOT_STEPS, given)
         log_weights, _, pilots = _pilot(gap, self.pilots, session)
-        plan = _between(self, model, _enough(log_weights, _PILOT_STEPS), given)
+        return _enough(log_weights, _PILOT_STEPS), pilots
+
+    def to_in(self, steps: int, model: MRF, given: PlanOptions, session: Session, pilots: Array) -> Carried:
+        """Return the chains after annealing them to the next model in so many steps."""
+        plan = _between(self, model, steps, given)
         results, own, states = _run_on(plan.with_chains(start=self.states, start_log_weights=self.log_weights), session)
         return Carried(self.origin, model, self.models + 1, self.steps + plan.steps, states, own, results, pilots)
 

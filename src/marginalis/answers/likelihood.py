@@ -146,14 +146,14 @@ def log_likelihood(rbm: Any, data: Any, log_z: Any = None, **estimate_options: A
     model = as_model(rbm, "rbm")
     # Names of options are checked even if nothing is estimated.
     check_names(estimate_options, list(inspect.signature(estimate).parameters)[1:])
-    terms = _log_terms(model, data)  # Bad data fail here, before ln Z, which may take long.
+    terms = log_terms(model, data)  # Bad data fail here, before ln Z, which may take long.
     value, (low, high), source, warnings = _log_z(model, data, log_z, estimate_options)
     warnings += _too_low(model, terms, high)
     return LogLikelihood(terms, value, (low, high), source, time.perf_counter() - start, warnings)
 
 
 def _along(run: Along, data: Any) -> LogLikelihoods:
-    terms = np.array([_log_terms(model, data) for model in run.models])
+    terms = np.array([log_terms(model, data) for model in run.models])
     warnings = list(run.warnings)
     for name, model, own, high in zip(run.names, run.models, terms, run.intervals[:, 1], strict=True):
         warnings += [f"model {name}: {warning}" for warning in _too_low(model, own, float(high))]
@@ -218,7 +218,7 @@ def _some_rows(model: MRF, data: Any) -> Array:
     return split_rows(model, rows)[0]
 
 
-def _log_terms(model: MRF, data: Any) -> Array:
+def log_terms(model: MRF, data: Any) -> Array:
     """Return ln Σ_h exp(−E(v, h)) of every row v, computed chunk by chunk."""
     table = visible_table(model, data)
     exponent = model.natural

@@ -51,6 +51,12 @@ def save(model: MRF, path: str | Path) -> None:
         raise ValueError(f"model is {a_kind(model)}; it must be an MRF")
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a file")
+    arrays = arrays_of(model)
+    write_whole(path, lambda file: np.savez(file, **arrays))
+
+
+def arrays_of(model: MRF) -> dict[str, Any]:
+    """Return the keys and arrays of the file of a model."""
     arrays: dict[str, Any] = {
         "version": VERSIONS[0],
         "visible_bias": model.visible_bias,
@@ -83,7 +89,7 @@ def save(model: MRF, path: str | Path) -> None:
         arrays |= {"version": VERSIONS[1], **(dict(sparse) or {"lateral": inside})}
     if not isinstance(model.labels, range):
         arrays |= {"version": VERSIONS[1], "labels": _labels_as_text(model.labels)}
-    write_whole(path, lambda file: np.savez(file, **arrays))
+    return arrays
 
 
 def load(path: str | Path) -> MRF:

@@ -28,6 +28,7 @@ from ..answers.estimates import Estimates
 from ..answers.exact_curve import ExactCurve
 from ..answers.expectations import Expectations
 from ..answers.free_energy import FreeEnergy
+from ..answers.history import History
 from ..answers.likelihood import LogLikelihood
 from ..answers.likelihoods import LogLikelihoods
 from ..answers.thermodynamics import Thermodynamics
@@ -48,6 +49,7 @@ from .panels import panels as _panels
 from .panels import style as style
 from .series import difference as difference
 from .series import free_energies as free_energies
+from .series import history as history
 from .series import means as means
 
 FORMATS = ("png", "pdf", "svg", "jpg")
@@ -330,6 +332,7 @@ _FIGURES: dict[type, Callable[..., Any]] = {
     Weights: weights,
     Curve: curve,
     Along: free_energies,
+    History: history,
     Estimates: free_energies,
     Difference: difference,
     Expectations: means,

@@ -10,6 +10,7 @@ from ..answers.along import Along
 from ..answers.difference import Difference
 from ..answers.estimates import Estimates
 from ..answers.expectations import Expectations
+from ..answers.history import FRESH, History
 from ..checks import Array
 from ..display.sketch import COLOURS
 from .marks import shade_interval, value_text
@@ -58,6 +59,38 @@ def difference(result: Difference, *, ax: Any = None) -> Any:
         axes.set_xlabel("log-weight (b to a: with the sign turned)")
         axes.set_ylabel("density of chains")
     return axes.figure if ax is None else ax
+
+
+def history(result: History, *, ax: Any = None) -> Any:
+    """Mean ln p of the rows and ln Z along a training run, with the 95 % bands due to the error of ln Z."""
+    sets = result.names
+    with panels(ax, *((2.6,) if sets else ()), 2.2) as drawn:
+        x = result.steps
+        mark = ".-" if len(x) <= _JOINED else "-"
+        for place, name in enumerate(sets):
+            colour = COLOURS[(place + 1) % len(COLOURS)]
+            drawn[0].plot(x, result.log_p(name), mark, color=colour, lw=1.2, label=f"mean ln p, {name}")
+            drawn[0].fill_between(x, *_without_infinities(result.log_p_intervals(name)), color=colour, alpha=0.25, lw=0)
+        if sets:
+            drawn[0].set_ylabel("mean ln p of a row, nats")
+        label = "ln Z (bands: 95 % intervals)"
+        drawn[-1].plot(x, result.log_z, mark, color=COLOURS[0], lw=1.2, label=label)
+        drawn[-1].fill_between(x, *_without_infinities(result.intervals), color=COLOURS[0], alpha=0.25, lw=0)
+        fresh = [p.step for p in result.points[1:] if p.source == FRESH]
+        for axes in drawn:
+            axes.vlines(fresh, 0.0, 1.0, transform=axes.get_xaxis_transform(), color="black", lw=0.7, ls=":", zorder=0)
+        if fresh:
+            drawn[-1].plot([], [], color="black", lw=0.7, ls=":", label="fresh run")
+        drawn[-1].set_ylabel("ln Z")
+        drawn[-1].set_xlabel("step of training")
+        drawn[-1].xaxis.get_major_locator().set_params(integer=True)
+    return drawn[0].figure if ax is None else ax
+
+
+def _without_infinities(intervals: Array) -> Array:
+    """Return the ends of intervals, with gaps where they are not finite."""
+    known = np.isfinite(intervals[:, 0]) & np.isfinite(intervals[:, 1])
+    return np.where(known, intervals.T, np.nan)
 
 
 def _points(axes: Any, names: Any, values: Array, intervals: Array, label: str, joined: bool) -> None:
