@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from conftest import log_weights, with_mixture
 
 import marginalis as mg
 from marginalis.engines.cpu import categorical, graph
 from marginalis.engines.plan import make_plan
+from marginalis.engines.reference.loop import Distributions
+from marginalis.paths.mixture import Mixture
 
 
 def tables(sizes, share=1.0, seed=0):
@@ -55,6 +58,27 @@ def test_the_kernel_draws_what_the_reference_draws(method):
     run = dict(steps=20, chains=100, seed=2, precision="double", method=method)
     fast, slow = (mg.estimate(MODELS["mixed"], engine=engine, **run).log_weights for engine in ("numba", "numpy"))
     assert np.abs(fast - slow).max() < 1e-9
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"method": "ais"}, *(pytest.param(x, marks=pytest.mark.study) for x in ({}, {"precision": "single"}))],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["mixed", "two sides"])
+def test_the_component_of_a_mixture_is_another_variable(name, options):
+    """Forwards, backwards and with resampling, it gives the log-weights of the reference."""
+    rng = np.random.default_rng(3)
+    run = {"steps": 20, "chains": 100, "seed": 2, "precision": "double", **options}
+    plan = make_plan(MODELS[name], keep_whole=True, engine="numba", **run)
+    sides = plan.path.end.visible_bias, plan.path.end.hidden_bias
+    mixture = Mixture(rng.normal(size=5), *(rng.normal(scale=0.5, size=(5, len(x))) for x in sides))
+    forward = with_mixture(plan, mixture)
+    assert categorical.serves(forward)
+    start = Distributions(forward, range(100)).start()
+    for path in (forward, forward.reversed(start), forward.with_chains(populations=4, resample_below=0.9)):
+        off = np.abs(log_weights(path, "numba") - log_weights(path, "numpy"))
+        assert np.mean(off < (1e-9 if run["precision"] == "double" else 2e-4)) >= 0.97
 
 
 def test_few_states_and_few_couplings_are_left_to_the_general_kernel():

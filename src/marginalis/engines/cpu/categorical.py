@@ -13,6 +13,7 @@ from ...random import HIDDEN, VISIBLE
 from ...simd.lookup import row_width
 from ...simd.vector import LANES, aligned
 from ..plan import Plan
+from ..reference.loop import Distributions, never_one
 from . import factor_tables
 from .categorical_kernel import anneal_categorical
 from .population import Prepared, chains_together
@@ -35,6 +36,15 @@ class Rows(NamedTuple):
     values: np.ndarray
 
 
+class Drawn(NamedTuple):
+    """The component of a mixture as another variable, whose state is stored after those of all others."""
+
+    components: int
+    exponents: Rows  # Its exponents: constants, the sampled variables, and the summed-out ones after `middle`.
+    bases: Rows  # Fields of the other variables at β = 0: constants, and those of the component.
+    last: int  # 0 if it is drawn before the sampled variables in a sweep, 1 if after them.
+
+
 class CategoricalArguments(NamedTuple):
     """A plan as arguments of the kernel."""
 
@@ -46,17 +56,18 @@ class CategoricalArguments(NamedTuple):
     differences: Array  # β_k − β_{k−1}.
     seed: np.uint64
     sides: tuple[int, int]
+    component: Drawn | None
 
 
 def serves(plan: Plan) -> bool:
     """Whether all variables are categorical, with so many coupled states that adding up rows of couplings is faster.
 
-    Paths from a base with couplings or from a mixture are excluded.
+    Paths from a base with couplings, or from a mixture whose component is summed out, are excluded.
     """
     model, base = plan.path.end, plan.path.start
     if not (model.visible_units.is_one_hot and model.hidden_units.is_one_hot):
         return False
-    if base.is_coupled or plan.path.mixture is not None:
+    if base.is_coupled or (plan.path.mixture is not None and not plan.path.mixture.is_drawn):
         return False
     counts = np.diff(_starts(plan))
     widths = np.array([row_width(int(count)) for count in counts])
@@ -83,16 +94,21 @@ def prepare(plan: Plan) -> Prepared:
     path, model = plan.path.spins, plan.path.end
     dtype = np.float32 if plan.placement.precision == "single" else np.float64
     starts, n = _starts(plan), model.n_visible
-    rows = _rows(path.weights, path.lateral, np.concatenate([path.slope_v, path.slope_h]), starts, n, dtype)
+    slopes, bases = np.concatenate([path.slope_v, path.slope_h]), np.concatenate([path.base_v, path.base_h])
+    pull = None
+    if path.component_fields is not None and path.component_hidden is not None:
+        pull = np.concatenate([path.component_fields, path.component_hidden], axis=1)
+    rows = _rows(path.weights, path.lateral, slopes, starts, n, pull, dtype)
     arguments = CategoricalArguments(
         starts,
         n,
         rows,
-        np.concatenate([path.base_v, path.base_h]).astype(dtype),
+        bases.astype(dtype),
         plan.betas.astype(dtype),
         np.diff(plan.betas),
         np.uint64(plan.chains.seed),
         (HIDDEN, VISIBLE) if plan.path.is_turned else (VISIBLE, HIDDEN),
+        None if pull is None else _drawn(plan, pull, bases, starts, dtype),
     )
     widths = np.repeat([row_width(int(x)) for x in np.diff(starts)], np.diff(rows.begin))
     return Prepared(
@@ -108,8 +124,11 @@ def prepare(plan: Plan) -> Prepared:
     )
 
 
-def _rows(weights: Any, lateral: Any, slopes: Array, starts: Indices, n: int, dtype: type) -> Rows:
-    """Return the tables of all variables, with the neighbours of each in ascending order."""
+def _rows(weights: Any, lateral: Any, slopes: Array, starts: Indices, n: int, pull: Array | None, dtype: type) -> Rows:
+    """Return the tables of all variables: of the neighbours of each in ascending order, and of the component.
+
+    The fields of the components of a mixture, `pull`, vanish along the path.
+    """
     features, owners = int(starts[n]), np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     if lateral is None:
         lateral = sp.csr_array((features, features))
@@ -117,43 +136,99 @@ def _rows(weights: Any, lateral: Any, slopes: Array, starts: Indices, n: int, dt
     into_hidden = weights.T
     if sp.issparse(weights):
         into_visible, into_hidden = sp.csr_array(into_visible), sp.csr_array(into_hidden)
-    tables, places, strides, begin, middle = [], [], [], [0], []
-    parts, size = [], 0
+    counts, found = np.diff(starts), _Tables(dtype)
     for variable, (first, last) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
-        width = row_width(last - first)
         block = into_visible[first:last] if variable < n else into_hidden[first - features : last - features]
         used = np.unique(owners[block.nonzero()[1]])
         chosen: Any = block[:, np.isin(owners[: block.shape[1]], used)]
-        table = np.zeros((1 + chosen.shape[1], width), dtype=dtype)
-        table[0, : last - first] = slopes[first:last]
-        table[1:, : last - first] = (chosen.toarray() if sp.issparse(chosen) else chosen).T
-        at = np.cumsum(np.concatenate([[1], np.diff(starts)[used]]))[:-1] if len(used) else np.zeros(0, dtype=np.int64)
-        tables += [size, *(size + width * at).tolist()]
-        places += [0, *(used * LANES).tolist()]
-        strides += [0, *[width] * len(used)]
-        middle.append(begin[-1] + 1 + int((used < min(variable, n)).sum()))
-        begin.append(len(tables))
-        parts.append(table.ravel())
-        size += table.size
-    values = aligned((size,), dtype)
-    np.concatenate(parts, out=values)
-    numbers: list[Indices] = [np.array(x, dtype=np.int64) for x in (begin, middle, tables, places)]
-    return Rows(*numbers, np.array(strides, dtype=np.uint32), values)  # type: ignore[call-arg]
+        into, sizes = (chosen.toarray() if sp.issparse(chosen) else chosen).T, counts[used]
+        before = int((used < min(variable, n)).sum())
+        if pull is not None:
+            into = np.concatenate([into, -pull[:, first:last]])
+            used, sizes = np.append(used, len(counts)), np.append(sizes, len(pull))
+        found.add(slopes[first:last], into, used, sizes, before)
+    return found.rows()
+
+
+def _drawn(plan: Plan, pull: Array, bases: Array, starts: Indices, dtype: type) -> Drawn:
+    """Return the component of a mixture, whose fields on all variables are `pull`, as a variable."""
+    mixture, counts = plan.path.mixture, np.diff(starts)
+    assert mixture is not None
+    exponents, fields = _Tables(dtype), _Tables(dtype)
+    own = plan.path.spins.component_weights
+    exponents.add(own, pull.T, np.arange(len(counts)), counts, plan.path.end.n_visible)
+    at, number = np.array([len(counts)]), np.array([len(pull)])
+    for first, last in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+        fields.add(bases[first:last], pull[:, first:last], at, number, 0)
+    return Drawn(len(pull), exponents.rows(), fields.rows(), int(mixture.drawn_last))
+
+
+class _Tables:
+    """Tables of one variable after the other."""
+
+    def __init__(self, dtype: type) -> None:
+        self.dtype, self.size = dtype, 0
+        self.parts: list[np.ndarray] = []
+        self.tables: list[int] = []
+        self.places: list[int] = []
+        self.strides: list[int] = []
+        self.begin, self.middle = [0], list[int]()
+
+    def add(self, own: Any, into: Array, neighbours: Indices, sizes: Indices, before: int) -> None:
+        """Add the tables of a variable: its own fields, and the couplings [state of a neighbour, state].
+
+        The tables of the first `before` neighbours belong to the part of the sum that is needed by itself.
+        """
+        width = row_width(len(own))
+        table: np.ndarray = np.zeros((1 + len(into), width), dtype=self.dtype)
+        table[0, : len(own)], table[1:, : len(own)] = own, into
+        at = np.cumsum(np.concatenate([[1], sizes]))[:-1]
+        self.tables += [self.size, *(self.size + width * at).tolist()]
+        self.places += [0, *(neighbours * LANES).tolist()]
+        self.strides += [0, *[width] * len(neighbours)]
+        self.middle.append(self.begin[-1] + 1 + before)
+        self.begin.append(len(self.tables))
+        self.parts.append(table.ravel())
+        self.size += table.size
+
+    def rows(self) -> Rows:
+        """Return the arrays for the kernel."""
+        values = aligned((self.size,), self.dtype)
+        np.concatenate(self.parts, out=values)
+        numbers: list[Indices] = [np.array(x, np.int64) for x in (self.begin, self.middle, self.tables, self.places)]
+        return Rows(*numbers, np.array(self.strides, dtype=np.uint32), values)  # type: ignore[call-arg]
 
 
 class Population(factor_tables.Population):
     """Blocks of LANES chains, whose states are numbers, and which draw each variable together."""
 
+    def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
+        super().__init__(plan, prepared, chains)
+        if plan.path.mixture is None or not len(chains):
+            return
+        path = Distributions(plan, chains)
+        given = None if plan.chains.start is None else never_one(plan.chains.start[chains.start : chains.stop])
+        self._set_states((path.start() if given is None else path.start_from(given))[: len(chains)])
+        assert path.z is not None
+        components = np.zeros(len(self.x) * LANES, dtype=np.uint32)
+        components[: len(chains)] = path.z[: len(chains)]
+        self.x[:, -1] = components.reshape(-1, LANES)
+
     def _allocate(self, blocks: int, joint: bool) -> None:
         model: Any = self.prepared.arguments
         most, dtype = row_width(int(np.diff(model.starts).max())), self.prepared.dtype
-        self.x = aligned((blocks, len(model.starts) - 1, LANES), np.uint32)
-        places = aligned((int(np.diff(model.rows.begin).max()), LANES), np.uint32)
-        self.room = places, *(aligned((most, LANES), dtype) for _ in range(3))
+        variables, of = len(model.starts) - 1, int(np.diff(model.rows.begin).max())
+        numbers = 3  # Arrays of a number for each state.
+        if model.component is not None:
+            most, of = max(most, row_width(model.component.components)), max(of, variables + 1)
+            variables, numbers = variables + 1, 4
+        self.x = aligned((blocks, variables, LANES), np.uint32)
+        self.room = aligned((of, LANES), np.uint32), *(aligned((most, LANES), dtype) for _ in range(numbers))
         self.sums = aligned((blocks, 2, LANES), dtype)
         self.rises, self.weights = aligned((blocks, LANES), np.float64), aligned((blocks, LANES), np.float64)
         self.joint, self.drawn = (aligned((blocks, LANES), np.float64) if joint else None for _ in range(2))
         self.spins_v = self.x[:, : model.visible]
+        self.full_state = None if model.component is None else self.x
 
     def _run_kernel(self, to_step: int) -> None:
         anneal_categorical(
