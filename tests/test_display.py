@@ -22,7 +22,12 @@ QUICK = {"engine": "numpy", "chains": 40, "steps": 10}
 
 @pytest.fixture(scope="module")
 def answers():
+    watch = mg.Watch(rows=RNG.choice([-1.0, 1.0], (30, 4)))
+    for _ in range(3):
+        watch.update(MODEL)
     return {
+        "Watch": watch,
+        "History": watch.history,
         "Estimate": mg.estimate(MODEL, **QUICK),
         "Audit": mg.audit(MODEL, mg.sample(MODEL, 50).rows, bounds=False, **QUICK),
         "Bounds": mg.bound(MODEL, **QUICK),
@@ -46,6 +51,7 @@ NAMES = [
     "Audit", "Estimate", "Bounds", "Difference", "Along", "Thermodynamics", "LogLikelihood", "LogLikelihoods",
     "Expectations",
     "Estimates", "Samples", "Curve", "MRF", "FactorModel", "FreeEnergy", "Weights",
+    "Watch", "History",
 ]  # fmt: skip
 
 
