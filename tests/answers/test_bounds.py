@@ -14,6 +14,7 @@ import marginalis as mg
 from marginalis.answers.bounds import _resampled, markov_bound
 from marginalis.exact.sampling import sample_visible
 from marginalis.examples import rbm_gaussian, rbm_hopfield
+from marginalis.studies.families import switching
 
 LINEAR5 = np.linspace(0, 1, 6)
 
@@ -275,3 +276,15 @@ def test_errors_are_at_least_the_rounding():
     coarse = replace(b, forward=replace(b.forward, weights=replace(b.forward.weights, rounding=0.5)))
     assert coarse.interval == (b.free_energy - 0.5, b.free_energy + 0.5)
     assert b.interval[0] > coarse.interval[0]
+
+
+def test_both_directions_take_the_path_that_is_chosen():
+    """A phase that is absent for every β < 1: the plain path misses it and the path that is chosen does not."""
+    model = switching(1.0, 1, visible=200)
+    exact = -mg.exact_log_z(model)
+    plain, chosen = (mg.bound(model, threads=1, **options) for options in ({"steps": 1000}, {}))
+    assert plain.forward.free_energy - exact > 10 * plain.forward.stderr
+    assert abs(chosen.forward.free_energy - exact) < 4.5 * chosen.forward.stderr
+    assert abs(chosen.free_energy - exact) < 4.5 * chosen.stderr
+    assert chosen.forward.base == "phases" and not chosen.warnings
+    assert chosen.upper - chosen.lower < plain.upper - plain.lower

@@ -2,7 +2,8 @@
 
 The chains are annealed to the first model and then from each model to the next. Their accumulated weights estimate
 Z_t/Z_0 without bias at every model. Pilots choose the number of steps between two neighbours. The chains are resampled
-in populations during the run.
+in populations during the run. The path to the first model is chosen as for an estimate, and the last model is looked at
+in the same way: if another path sees more of it than the chains that were carried there, there is a warning.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ import numpy as np
 from ..checks import Array, one_line
 from ..display import sketch
 from ..display.words import decimals
+from ..engines.plan import make_plan
 from ..models.layered import as_model
 from ..models.model import MRF
-from ..options import RunOptions, filled_in, plan_options, takes_options
-from ..running.session import open_session
+from ..options import PlanOptions, RunOptions, filled_in, leaves_path_open, plan_options, takes_options
+from ..planning.choose import Choice, fitted
+from ..planning.tuning import TUNING
+from ..running.session import Session, open_session
 from ..statistics.weights import Weights
-from .carried import carried_to_first, on_the_split_of
+from .carried import Carried, carried_along, carried_to_first, on_the_split_of
 from .curve import LogZRows
 from .record import Answer, Record, finite, plain_name
 
@@ -43,6 +47,7 @@ class Along(LogZRows, Answer):
     models: tuple[MRF, ...]
     names: tuple[Any, ...]  # Names of the models: their numbers, or those of the updates that they come from.
     unseen: float = 0.0
+    notes: tuple[str, ...] = ()  # warnings that do not follow from the weights
     _is_table = True
 
     def __len__(self) -> int:
@@ -65,10 +70,11 @@ class Along(LogZRows, Answer):
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """Reasons to doubt the values, as sentences."""
-        doubtful = [name for name, x in zip(self.names, self.weights, strict=True) if x.warnings]
+        doubtful = [name for name, x in zip(self.names, self.weights, strict=True) if _is_doubtful(x)]
         if not doubtful:
-            return ()
-        return (f"the weights are too uneven for trusted errors at {len(doubtful)} models, the first: {doubtful[0]}",)
+            return self.notes
+        uneven = f"the weights are too uneven for trusted errors at {len(doubtful)} models, the first: {doubtful[0]}"
+        return (uneven, *self.notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain data."""
@@ -105,8 +111,8 @@ def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOption
     The models are a list, or a mapping from names to models as `load_updates` returns. `log_likelihood` accepts the
     result.
 
-    `steps` is the number of steps to the first model; a pilot chooses it by default. Pilots always choose the steps
-    between two neighbours. The chains are resampled in populations unless `resample=False`.
+    `steps` is the number of steps to the first model; a pilot chooses it by default, unless the path starts from a
+    mixture of phases. Pilots always choose the steps between two neighbours. The chains are resampled in populations unless `resample=False`.
     """
     if not isinstance(models, list | tuple | Mapping) or not models:
         raise ValueError("models must be a list of at least one model, or a mapping from names to models")
@@ -120,11 +126,13 @@ def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOption
     sequence = [own[0], *(on_the_split_of(own[0], model, f"models[{t}]") for t, model in enumerate(own[1:], start=1))]
     with open_session(chosen, "along", *sequence) as session:
         parts = [session.part(t / len(sequence), (t + 1) / len(sequence)) for t in range(len(sequence))]
-        carried = carried_to_first(sequence[0], given, parts[0])
+        carried, notes = _to_first(sequence[0], given, parts[0])
         rows = [carried.results]
         for model, part in zip(sequence[1:], parts[1:], strict=True):
             carried = carried.to(model, given, part)
             rows.append(carried.results)
+        if len(sequence) > 1 and leaves_path_open(given):
+            notes += _missed(carried, given, session, f"model {next(reversed(named))!r}: ")
     return Along(
         np.array(rows),
         carried.origin.log_z0,
@@ -132,4 +140,35 @@ def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOption
         tuple(own),
         tuple(named),
         carried.origin.unseen,
+        notes,
     )
+
+
+def _is_doubtful(weights: Weights) -> bool:
+    """Whether weights are too uneven for trusted errors; few populations show it by their effective number alone."""
+    n = len(weights.log_weights)
+    few = weights.of == "populations" and n <= TUNING.few_populations
+    return bool(weights.warnings) or (few and weights.ess < TUNING.effective_populations * n)
+
+
+def _to_first(model: MRF, given: PlanOptions, session: Session) -> tuple[Carried, tuple[str, ...]]:
+    """Return the chains at the first model, and warnings about the path to it, which is chosen if it is left open."""
+    if not leaves_path_open(given):
+        return carried_to_first(model, given, session), ()
+    choice = Choice(make_plan(model, keep_whole=True, **given), session)
+    chosen = choice.choose()
+    if chosen.path.mixture is None:
+        carried = carried_to_first(model, given, session)
+    else:
+        carried = carried_along(fitted(chosen, session), model, session)
+    better = choice.another(carried.weights, chosen)
+    if better is not None:
+        carried = carried_along(fitted(better, session), model, session)
+    return carried, choice.doubts(carried.weights)
+
+
+def _missed(carried: Carried, given: PlanOptions, session: Session, name: str) -> tuple[str, ...]:
+    """Return a warning if another path sees more of the last model than the chains that were carried there."""
+    choice = Choice(make_plan(carried.model, keep_whole=True, **given), session)
+    choice.choose()
+    return tuple(name + note for note in choice.doubts(carried.weights))

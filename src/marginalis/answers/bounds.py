@@ -20,15 +20,16 @@ from scipy.special import ndtri
 from ..checks import Array, real_array, real_number, whole
 from ..display import sketch
 from ..display.words import decimals
-from ..engines.plan import Plan
+from ..engines.plan import Plan, make_plan
 from ..engines.recorder import Recorder, the_states
 from ..exact.sampling import sample_visible
 from ..models.data import features_of, split_rows, visible_table
 from ..models.layered import as_model
-from ..options import RunOptions, filled_in, plan_options, takes_options
+from ..options import RunOptions, filled_in, leaves_path_open, plan_options, takes_options
+from ..planning.choose import Choice, fitted
 from ..planning.pilots import plan_with_pilots
 from ..random import REVERSE, TARGET, stream, uniforms
-from ..running.session import open_session
+from ..running.session import Session, open_session
 from ..statistics import confidence
 from ..statistics.bennett import Bennett, bennett, markov_bound
 from ..statistics.confidence import log_mean_exp, unseen_reach
@@ -213,6 +214,9 @@ def bound(
 ) -> Bounds:
     """Bound the free energy from both sides, and estimate it from both directions.
 
+    If neither steps, nor a schedule, nor a base is given, the path is chosen as for an estimate, and both directions
+    take it.
+
     Parameters
     ----------
     model
@@ -231,24 +235,33 @@ def bound(
     level = real_number(confidence, "confidence")
     if not 0.0 < level < 1.0:
         raise ValueError(f"confidence is {confidence!r}; it must lie between 0 and 1")
+    equilibrated = None if equilibration is None else whole(equilibration, "equilibration", 0, 2**31)
     chosen = filled_in(options, leave_out=_NOT_HERE)
     begin = time.perf_counter()
     with open_session(chosen, "forward and reverse", model) as session:
         model = as_model(model)
-        uncoupled = 0 in (model.n_visible, model.n_hidden)
-        plan = plan_with_pilots(
-            model, session, keep_whole=samples is not None and not uncoupled, **plan_options(chosen)
-        )
+        given = plan_options(chosen)
+        whole_model = samples is not None and 0 not in (model.n_visible, model.n_hidden)
+        if leaves_path_open(given):
+            choice = Choice(make_plan(model, keep_whole=whole_model, **given), session)
+            first = choice.choose()
+            plan = fitted(first, session)
+        else:
+            choice = None
+            plan = plan_with_pilots(model, session, keep_whole=whole_model, **given)
         start, source = _samples(plan, samples)
-        moves = plan.steps if equilibration is None else whole(equilibration, "equilibration", 0, 2**31)
-        recorder = None
-        if source == "approximate":  # The reverse run needs the final states of the chains.
-            recorder = Recorder([plan.steps], plan.chains.count, the_states, plan.path.width)
-        forward = run_plan(plan, session.part(0.0, 0.5), recorder)
-        if recorder is not None:
-            start = _resampled(forward.log_weights, recorder.values[0], plan.chains.seed)
+        forward, ends = _forward(plan, session, source)
+        better = None if choice is None else choice.another(forward, first)
+        if better is not None:
+            plan = fitted(better, session)
+            forward, ends = _forward(plan, session, source)
+        if choice is not None:
+            forward = choice.noted(forward)
+        if ends is not None:
+            start = _resampled(forward.log_weights, ends, plan.chains.seed)
         if start is None:  # The whole model is summed exactly.
             return _bounds(forward, -forward.log_weights, source, level, begin)
+        moves = plan.steps if equilibrated is None else equilibrated
         back = plan.reversed(start, moves if source == "approximate" else 0)
         reverse = run_plan(back, session.part(0.5, 1.0)).log_weights
     return _bounds(forward, reverse, source, level, begin)
@@ -256,6 +269,15 @@ def bound(
 
 def _bounds(forward: Estimate, reverse: Array, source: str, level: float, begin: float) -> Bounds:
     return Bounds(forward, reverse, source, level, replace(forward.record, seconds=time.perf_counter() - begin))
+
+
+def _forward(plan: Plan, session: Session, source: str) -> tuple[Estimate, Array | None]:
+    """Return the estimate of the forward chains, and their final states if the reverse chains need them."""
+    recorder = None
+    if source == "approximate":
+        recorder = Recorder([plan.steps], plan.chains.count, the_states, plan.path.width)
+    forward = run_plan(plan, session.part(0.0, 0.5), recorder)
+    return forward, None if recorder is None else recorder.values[0]
 
 
 def _samples(plan: Plan, samples: Any) -> tuple[Array | None, str]:

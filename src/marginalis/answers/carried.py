@@ -102,6 +102,16 @@ def carried_to_first(model: MRF, given: PlanOptions, session: Session) -> Carrie
     return Carried(origin, model, 1, plan.steps, states, own, results, pilots)
 
 
+def carried_along(plan: Plan, model: MRF, session: Session) -> Carried:
+    """Return the chains after annealing them to the first model along the path of a plan."""
+    results, own, states = _run_on(plan, session)
+    unseen = unseen_share(plan.path.end, plan.path.start, plan.chains.count)
+    pilots = np.resize(states, (_PILOT_CHAINS, states.shape[1]))
+    return Carried(
+        Origin(plan.path.log_z0, unseen, Record.of(plan, 0.0)), model, 1, plan.steps, states, own, results, pilots
+    )
+
+
 def on_the_split_of(first: MRF, model: MRF, argument: str) -> MRF:
     """Return a model, arranged so that the same variables are summed out as in the first one."""
     if isinstance(first, InteractingMRF) or isinstance(model, InteractingMRF):

@@ -31,6 +31,7 @@ from ..paths.base import make_base
 from ..random import OPINION
 from ..running.session import Session
 from ..statistics.confidence import effective_size, log_mean_exp, log_spread, relative_error
+from ..statistics.weights import Weights
 from . import phases
 from .pilots import fit_schedule, refit
 from .tuning import TUNING, Level
@@ -334,7 +335,7 @@ class Choice:
         self.trials.append(Trial("an exact sum", None, value, 1e-9 * max(1.0, abs(value))))
         return self.trials[-1]
 
-    def another(self, result: Estimate, plan: Plan) -> Plan | None:
+    def another(self, result: Estimate | Weights, plan: Plan) -> Plan | None:
         """Return a path that has seen what an estimate has missed, if something tells of it."""
         above = self.above(result)
         if above is None:
@@ -348,7 +349,7 @@ class Choice:
         logger.info("the path from %s finds more than that from %s: taking it", better.name, plan.path.name)
         return better.plan
 
-    def above(self, result: Estimate) -> Trial | None:
+    def above(self, result: Estimate | Weights) -> Trial | None:
         """Return the trial that has seen most of what an estimate has missed, if there is one."""
 
         def is_above(x: Trial) -> bool:
@@ -362,13 +363,17 @@ class Choice:
         if few and few <= TUNING.few_populations and result.ess < TUNING.effective_populations * few:
             note = f"the effective number of populations is {result.ess:.1f} of {few}: the interval may be too narrow"
             result = replace(result, notes=(*result.notes, f"{note}; raise steps or chains"))
+        return replace(result, notes=(*result.notes, *self.doubts(result)))
+
+    def doubts(self, result: Estimate | Weights) -> tuple[str, ...]:
+        """Return a warning that names what finds more than an estimate, if anything does."""
         above = self.above(result)
         if above is None:
-            return result
-        note = f"the path from {above.name} finds ln Z = {above.log_z:.6g} ± {above.error:.1g}, more than this one sees"
+            return ()
         if above.plan is None:
-            note = f"an exact sum gives ln Z = {above.log_z:.8g}, more than these chains see"
-        return replace(result, notes=(*result.notes, note))
+            return (f"an exact sum gives ln Z = {above.log_z:.8g}, more than these chains see",)
+        found = f"ln Z = {above.log_z:.6g} ± {above.error:.1g}"
+        return (f"the path from {above.name} finds {found}, more than this one sees",)
 
 
 def fitted(plan: Plan, session: Session) -> Plan:
