@@ -112,7 +112,8 @@ def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOption
     result.
 
     `steps` is the number of steps to the first model; a pilot chooses it by default, unless the path starts from a
-    mixture of phases. Pilots always choose the steps between two neighbours. The chains are resampled in populations unless `resample=False`.
+    mixture of phases. Pilots always choose the steps between two neighbours. The chains are resampled in populations
+    unless `resample=False`.
     """
     if not isinstance(models, list | tuple | Mapping) or not models:
         raise ValueError("models must be a list of at least one model, or a mapping from names to models")
@@ -160,7 +161,7 @@ def _to_first(model: MRF, given: PlanOptions, session: Session) -> tuple[Carried
     if chosen.path.mixture is None:
         carried = carried_to_first(model, given, session)
     else:
-        carried = carried_along(fitted(chosen, session), model, session)
+        carried = carried_along(fitted(chosen, session).with_chains(resample_below=0.0), model, session)
     better = choice.another(carried.weights, chosen)
     if better is not None:
         carried = carried_along(fitted(better, session), model, session)
