@@ -9,6 +9,7 @@ import pytest
 from conftest import command, random_rbm
 
 import marginalis as mg
+from marginalis.studies.families import switching
 
 
 def pair(kind):
@@ -145,6 +146,17 @@ class TestAlong:
         models = self.checkpoints(3)
         one, two = (mg.along(models, chains=400, seed=1, threads=n) for n in (1, 2))
         assert np.array_equal(one.log_weights, two.log_weights)
+
+    def test_a_phase_that_the_plain_path_misses_is_found_or_reported(self):
+        last = switching(1.0, 1, visible=200)
+        exact = mg.exact_log_z(last)
+        alone = mg.along([last], threads=1)
+        assert abs(alone.log_z[0] - exact) < 4.5 * alone.stderr[0]
+        first = mg.rbm(last.weights, last.visible_bias, last.hidden_bias - 12.0, units=("spin", "binary"))
+        run = mg.along([first, last], threads=1)
+        assert exact - run.log_z[1] > 4.5 * run.stderr[1]
+        assert run.warnings[-1].startswith("model 1: an exact sum gives")
+        assert not mg.along([first, last], steps=100, threads=1).warnings
 
     def test_invalid_sequences_are_refused(self):
         with pytest.raises(ValueError, match="models"):
