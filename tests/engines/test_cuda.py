@@ -165,6 +165,30 @@ def test_a_component_that_is_drawn(on, kind, precision):
         np.testing.assert_allclose(log_weights(path, "cuda"), log_weights(path, "numpy"), rtol=0, atol=close)
 
 
+@pytest.mark.parametrize(("units", "components"), [(("binary", "spin"), 3), (("spin", "binary"), 70)])
+@pytest.mark.parametrize("method", ["ais", "mais-h"])
+def test_a_component_that_is_drawn_in_large_models(on, monkeypatch, units, components, method):
+    """Products for the components too, in both sizes of tiles, resampled or from given states."""
+    rng = np.random.default_rng(4)
+    model = random_rbm(rng, 70, 40, units=units, scale=0.15)
+    plan = make_plan(model, method=method, steps=6, chains=140, seed=3, first_chain=5, engine="cuda")
+    sides = plan.path.end.visible_bias, plan.path.end.hidden_bias
+    forward = with_mixture(
+        plan, Mixture(rng.normal(size=components), *(rng.normal(scale=0.2, size=(components, len(x))) for x in sides))
+    )
+    assert cuda.kernel_for(forward) is large
+    start = Distributions(forward, range(140)).start()
+    found = []
+    for path in (forward, forward.with_chains(populations=4, resample_below=0.99), forward.with_chains(start=start)):
+        with monkeypatch.context() as patch:
+            patch.setattr(large, "_SPAN", 2)
+            found.append(log_weights(path, "cuda"))
+            np.testing.assert_allclose(found[-1], log_weights(path, "numpy"), rtol=0, atol=5e-5)
+            patch.setattr(large, "_FEW", large._MANY)
+            patch.setattr(on, "multiprocessors", 2)
+            assert np.array_equal(found[-1], log_weights(path, "cuda"))
+
+
 BIG = random_rbm(np.random.default_rng(6), 40, 70, units=("binary", "spin"), scale=0.15)
 
 

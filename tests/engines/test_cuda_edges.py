@@ -188,6 +188,7 @@ COMPILED = [
     ([lattice.SOURCE], {"DEGREES_V": 16, "DEGREES_H": 24, "SIGNED": 1, "SORTED": 1, "BITS": 6}),
     ([sites.SOURCE, lattice.GATHER], {"LENGTH_V": 4, "LENGTH_H": 8, "FIELDS": 1, "BASE": 1, "JOINT": 1}),
     (large.STREAMED, {"SUMMED": 1, "JOINT": 1, "ROWS": 64, "HALVES": 2, "BLOCKS": 2}),
+    (large.STREAMED, {"SUMMED": 1, "BASE": 1, "DRAWN": 1, "ROWS": 64, "HALVES": 1, "BLOCKS": 2}),
     (large.RESIDENT, {"JOINT": 1, "ROWS": 128, "HALVES": 2, "TEAMS": 4, "TEAM": 128, "TOKENS": 2}),
     (large.RESIDENT, {"BASE": 1, "ROWS": 64, "HALVES": 1, "TEAMS": 5, "TEAM": 128, "TOKENS": 5, "TOGETHER": 1}),
     (general.SOURCES, {"KIND_V": 4, "KIND_H": 3, "LATERAL": 0, "LENGTH_UP": 0, "LENGTH_AFTER": 0, "DOUBLE": 1}),

@@ -125,7 +125,31 @@ struct Drawn {
 
 template <class T> FORCED Four<T> four(const T *from) { return *(const Four<T> *)from; }
 
-// The slopes in β of the fields of four units, the first or second four of a thread.
+// With DRAWN the path starts from a mixture, and its component is part of the state. The fields of the components on
+// the units of a side are [component][pitch]. Like the `exponents` a_z they are part of −E_0 and not of −E_K.
+#ifdef DRAWN
+struct Mixed { const real *fields; int pitch; const int *component; const double *exponents; };
+#define MIXED , const real *fields, int pitch, const int *component, const double *exponents
+#define GIVEN_MIXED {fields, pitch, component, exponents}
+
+// The fields on the units of a word, for the components of the chains of a thread.
+struct Pulls {
+    const real *of[CHAINS];
+    MEMBER Pulls(const Mixed &mixed, int row, int word)
+    {
+#pragma unroll
+        for (int i = 0; i < CHAINS; ++i)
+            of[i] = mixed.fields + (long)mixed.component[row + 8 * i] * mixed.pitch + 32 * word;
+    }
+};
+#else
+struct Mixed {};
+struct Pulls { MEMBER Pulls(const Mixed &, int, int) {} };
+#define MIXED
+#define GIVEN_MIXED {}
+#endif
+
+// The slopes in β of the fields of four units, the first or second four of a thread, without those of a mixture.
 FORCED void find_slopes(real (&slopes)[CHAINS][8], int second, const Sums &sums, int q, const Side &side)
 {
     const int of = 8 * q + 4 * second;
@@ -148,7 +172,7 @@ FORCED void find_slopes(real (&slopes)[CHAINS][8], int second, const Sums &sums,
 template <bool summed>
 FORCED void draw_four(
     Drawn &drawn, const real (&slopes)[CHAINS][8], int second, int q, int word, u32 chain, int k, const Step &step,
-    const Side &side, const Gains &gains, const Keys &keys)
+    const Side &side, const Pulls &pulls, const Gains &gains, const Keys &keys)
 {
     const int of = 8 * q + 4 * second, at = 32 * word + of;
     const Four<real> own = four(side.slopes + of), base = four(side.bases + of);
@@ -165,13 +189,19 @@ FORCED void draw_four(
         real on_joint = (real)0;
 #endif
         real top = (real)1, bottom = (real)1, linear = (real)0;
+#ifdef DRAWN
+        const Four<real> pull = four(pulls.of[i] + of);
+#endif
 #pragma unroll
         for (int m = 0; m < 4; ++m) {
-            real slope = slopes[i][4 * second + m];
-            real now = multiply_add(slope, step.beta, base.of[m]), e = boltzmann(now);
+            real slope = slopes[i][4 * second + m], start = base.of[m], alone = own.of[m];
+#ifdef DRAWN
+            slope -= pull.of[m], start += pull.of[m], alone -= pull.of[m];
+#endif
+            real now = multiply_add(slope, step.beta, start), e = boltzmann(now);
             bool up = spin_up(now, e, words.w[m]);
             if (summed) {
-                real was = multiply_add(slope, step.before, base.of[m]), e_before = boltzmann(was);
+                real was = multiply_add(slope, step.before, start), e_before = boltzmann(was);
 #ifdef BASE
                 linear += rise(now, was, slope, per_step);
 #else
@@ -182,7 +212,7 @@ FORCED void draw_four(
                 on_joint += spin_up(was, e_before, earlier.w[m]) ? slope : -slope;
 #endif
             } else {
-                linear += up ? own.of[m] : -own.of[m];
+                linear += up ? alone : -alone;
             }
             if (up) drawn.bits[i] |= 1u << (4 * second + m);
         }
@@ -220,15 +250,16 @@ FORCED int add_up(const int *of, int q)
 template <bool summed>
 FORCED void draw(
     const Sums &sums, int word, int q, int row, u32 first, u32 *out, int out_words, int k, const Step &step,
-    const Side &side, const Gains &gains, const Keys &keys)
+    const Side &side, const Mixed &mixed, const Gains &gains, const Keys &keys)
 {
     Drawn drawn = {};
+    const Pulls pulls(mixed, row, word);
     real slopes[CHAINS][8];
 #pragma unroll
     for (int second = 0; second < 2; ++second) find_slopes(slopes, second, sums, q, side);
 #pragma unroll
     for (int second = 0; second < 2; ++second)
-        draw_four<summed>(drawn, slopes, second, q, word, first + row, k, step, side, gains, keys);
+        draw_four<summed>(drawn, slopes, second, q, word, first + row, k, step, side, pulls, gains, keys);
     unsigned char *byte = (unsigned char *)(out + (long)row * out_words + word) + q;
 #pragma unroll
     for (int i = 0; i < CHAINS; ++i)
@@ -251,7 +282,11 @@ FORCED void draw(
 #endif
     if (word != 0) return; // The threads of the first units also add the contribution of the other side.
     long long before = read_through(rises + (long)(k - 1 & 1) * gains.chains);
-    double rise_v = (double)before / (double)gains.unit_v * step.difference;
+    double rise_v = (double)before / (double)gains.unit_v;
+#ifdef DRAWN
+    rise_v -= mixed.exponents[mixed.component[row]];
+#endif
+    rise_v *= step.difference;
     *now = 0;
     gains.weights[row] += rise_v;
 #ifdef JOINT
@@ -262,11 +297,14 @@ FORCED void draw(
 // Draw the sampled side from the base, if it is fresh, and compute its slopes.
 extern "C" __global__ void start(
     u32 *out, int out_words, int units, const real *slopes, const real *bases, KEYS, u32 side, u32 first, int chains,
-    int k, int fresh, real unit_v, long long *rises)
+    int k, int fresh, real unit_v, long long *rises MIXED)
 {
     const Keys keys = GIVEN_KEYS;
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= chains) return;
+#ifdef DRAWN
+    const real *pulls = fields + (long)component[row] * pitch;
+#endif
     long long gain = 0;
     for (int at = 0; at < units; at += 4) {
         u32 *word = out + (long)row * out_words + at / 32;
@@ -274,12 +312,24 @@ extern "C" __global__ void start(
             Words words = philox(first + row, 0, at / 4, side, keys);
             u32 four = 0;
 #pragma unroll
-            for (int m = 0; m < 4; ++m) four |= (u32)spin_up(bases[at + m], boltzmann(bases[at + m]), words.w[m]) << m;
+            for (int m = 0; m < 4; ++m) {
+                real a = bases[at + m];
+#ifdef DRAWN
+                a += pulls[at + m];
+#endif
+                four |= (u32)spin_up(a, boltzmann(a), words.w[m]) << m;
+            }
             *word = at % 32 ? *word | four << at % 32 : four;
         }
         real linear = (real)0;
 #pragma unroll
-        for (int m = 0; m < 4; ++m) linear += *word >> (at % 32 + m) & 1u ? slopes[at + m] : -slopes[at + m];
+        for (int m = 0; m < 4; ++m) {
+            real slope = slopes[at + m];
+#ifdef DRAWN
+            slope -= pulls[at + m];
+#endif
+            linear += *word >> (at % 32 + m) & 1u ? slope : -slope;
+        }
         gain += rounded(linear * unit_v);
     }
     rises[(long)(k & 1) * chains + row] = gain;

@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 
 from ...checks import Array
 from ...gpu.device import Device
+from ...random import MIXTURE, uniforms
 from ..plan import Plan
+from ..reference.loop import Distributions as Reference
+from ..reference.loop import never_one
 from . import resident
 from .population import OnDevice, Prepared, prepared
 
@@ -29,6 +32,7 @@ _FULL = 100  # A coupling in a list costs as much as this many in a dense matrix
 _ANY: dict[str, object] = {"ROWS": 64, "HALVES": 2, "BLOCKS": 1, "SUMMED": 0}  # For kernels that use none of these.
 _SPAN = 20  # Steps that are launched together as one graph.
 _SECONDS = 1.2e-14  # Approximate time per chain, step and coupling.
+_MOST_COMPONENTS = 256  # Largest number of components of a mixture, whose exponents lie in shared memory.
 
 
 class Half(NamedTuple):
@@ -36,10 +40,25 @@ class Half(NamedTuple):
 
     words: int  # Words of spins of the side that is read.
     out_words: int  # Words of spins of the side that is drawn.
+    tiles: int  # Groups of 64 units, or of 64 components of a mixture.
     units: int
     weights: tuple[Any, Any]  # The packed weights, and their bands.
     columns: tuple[Any, ...]  # Scale, slope, base, high, low, and the number of units.
     bands: NDArray[np.int32]  # Bands of each 32 units, on the host.
+
+
+class Mixed(NamedTuple):
+    """A mixture at the start of the path, whose component is drawn, on the GPU."""
+
+    draw: Half  # The fields of the components on the summed-out side, as weights into the components.
+    fields: tuple[Any, np.int32]  # The fields on the sampled side, [component][unit], and the distance of components.
+    hidden: tuple[Any, np.int32]  # The same on the summed-out side.
+    exponents: Any
+
+    @property
+    def pitch(self) -> int:
+        """Distance between chains of stored exponents."""
+        return _UNITS * self.draw.tiles
 
 
 class LargeLayout(NamedTuple):
@@ -50,12 +69,21 @@ class LargeLayout(NamedTuple):
     macros: dict[str, object]
     unit: np.float32  # Factor by which changes of log-weights are multiplied before they are rounded.
     unit_v: np.float32  # The same factor for the slope of the visible side.
+    mixed: Mixed | None  # The mixture at the start of the path.
 
 
 def serves(plan: Plan) -> bool:
     """Whether the kernel supports a plan."""
     model, base = plan.path.end, plan.path.start
-    if model.spin_form is None or not model.is_bipartite or base.is_coupled or plan.path.mixture is not None:
+    if model.spin_form is None or not model.is_bipartite or base.is_coupled:
+        return False
+    mixture = plan.path.mixture
+    if mixture is not None and (
+        not mixture.is_drawn
+        or mixture.drawn_last
+        or mixture.components > _MOST_COMPONENTS
+        or sp.issparse(model.weights)
+    ):
         return False
     n, m = model.n_visible, model.n_hidden
     if (
@@ -115,17 +143,28 @@ def pack(weights: Array) -> tuple[NDArray[np.int8], Array, NDArray[np.int32], ND
     return np.ascontiguousarray(twos), scale, rest.sum(axis=0).astype(np.int32), low.sum(axis=0).astype(np.int32)
 
 
-def _half(device: Device, weights: Array, slope: Array, base: Array) -> Half:
+def _half(device: Device, weights: Array, slope: Array, base: Array, fields: Array | None = None) -> Half:
+    """Return half a step; `fields` are those of the components of a mixture on the inputs, [component, input]."""
     inputs, units = weights.shape
     padded = np.pad(weights, ((0, -inputs % _UNITS), (0, -units % _UNITS)))
+    out_words, bands = padded.shape[1] // _INPUTS, _bands(weights, _INPUTS)
+    if fields is not None:
+        more = np.pad(fields.T, ((0, -inputs % _UNITS), (0, -len(fields) % _UNITS)))
+        padded = np.concatenate([padded, more], axis=1)
     packed, scale, high, low = pack(padded)
-    own = [np.pad(x, (0, -units % _UNITS)) + 0.0 for x in (slope, base)]
+    own = [np.pad(x, (0, padded.shape[1] - units)) + 0.0 for x in (slope, base)]
     columns = [x.astype(np.float32) for x in (scale, *own)] + [high, low]
     uploaded = device.upload(packed), device.upload(_bands(padded, _UNITS))
     return Half(
-        len(padded) // _INPUTS, padded.shape[1] // _INPUTS, units, uploaded,
-        (*(device.upload(x) for x in columns), np.int32(units)), _bands(weights, _INPUTS),
+        len(padded) // _INPUTS, out_words, padded.shape[1] // _UNITS, units, uploaded,
+        (*(device.upload(x) for x in columns), np.int32(units)), bands,
     )  # fmt: skip
+
+
+def _fields(device: Device, fields: Array) -> tuple[Any, np.int32]:
+    """Return fields [component, unit] on the GPU, padded to whole tiles, and the distance between components."""
+    padded = np.pad(fields, ((0, 0), (0, -fields.shape[1] % _UNITS))).astype(np.float32)
+    return device.upload(padded), np.int32(padded.shape[1])
 
 
 def _unit(most: float) -> np.float32:
@@ -141,8 +180,10 @@ class Population(OnDevice):
         layout: LargeLayout = prepared.layout
         device, n = self.device, len(chains)
         up, down = layout.up, layout.down
-        work = (up.bands, down.bands), n, device.multiprocessors, device.shared_bytes
-        self.groups = resident.groups(*work, device.has_warpgroups) or resident.groups(*work, False)
+        self.groups: resident.Groups | None = None
+        if layout.mixed is None:
+            work = (up.bands, down.bands), n, device.multiprocessors, device.shared_bytes
+            self.groups = resident.groups(*work, device.has_warpgroups) or resident.groups(*work, False)
         self.half_steps = 0  # Number of half steps taken.
         if self.groups is None:
             self.words, self.rows = (up.words, down.words), n
@@ -156,6 +197,10 @@ class Population(OnDevice):
         self.rises = device.zeros((2, n), np.int64)
         self.clock = device.zeros((1,), np.int32)
         self.again: Callable[[], None] | None = None  # Launches _SPAN steps as a graph.
+        self.component: Any = None  # Component of a mixture of each chain, with padding.
+        if layout.mixed is not None:
+            self.component = device.upload(np.pad(self._components(), (0, _MANY[0])))
+            self.logits = device.zeros((n, layout.mixed.pitch), np.float32)
         if plan.chains.start is not None:
             rows = self.in_kernel_units(plan.chains.start[chains.start : chains.stop])[:n]
             padded = np.pad(rows > 0, ((0, self.rows - n), (0, _INPUTS * self.words[0] - rows.shape[1])))
@@ -167,27 +212,52 @@ class Population(OnDevice):
         """Convert a plan to the arguments of the kernel."""
         path = plan.path.spins
         weights = path.weights.toarray() if sp.issparse(path.weights) else path.weights
-        up = _half(device, weights, path.slope_h, path.base_h)
+        fields, hidden, exponents = path.component_fields, path.component_hidden, path.component_weights
+        up = _half(device, weights, path.slope_h, path.base_h, fields)
         down = _half(device, weights.T, path.slope_v, path.base_v)
-        reach = float((np.abs(path.slope_h) + np.abs(weights).sum(axis=0)).max())
+        slopes_v, slopes_h = np.abs(path.slope_v), np.abs(path.slope_h)
         macros: dict[str, object] = {
             "JOINT": 1 if plan.method == "ais" else None,
             "BASE": None if plan.path.start.is_uniform else 1,
         }
-        most = float(np.abs(np.diff(plan.betas)).max()) * reach, float(np.abs(path.slope_v).max())
-        layout = LargeLayout(up, down, macros, _unit(most[0]), _unit(most[1]))
-        size = 4 * (up.words + down.words) + 64
-        return prepared(plan, device, path, size, _SECONDS * (weights.size + 1e5), layout)
+        size, mixed, entries = 4 * (up.words + down.words) + 64, None, weights.size
+        if fields is not None and hidden is not None and exponents is not None:
+            slopes_v, slopes_h = slopes_v + np.abs(fields).max(axis=0), slopes_h + np.abs(hidden).max(axis=0)
+            draw = _half(device, hidden.T, exponents - exponents.mean(), np.zeros(len(exponents)))
+            of_both = _fields(device, fields), _fields(device, hidden)
+            mixed = Mixed(draw, *of_both, device.upload(np.asarray(exponents, np.float64)))
+            macros |= {"BASE": 1, "DRAWN": 1}
+            size, entries = size + 4 * mixed.pitch + 4, entries + fields.size + hidden.size
+        reach = float((slopes_h + np.abs(weights).sum(axis=0)).max())
+        most = float(np.abs(np.diff(plan.betas)).max()) * reach, float(slopes_v.max())
+        layout = LargeLayout(up, down, macros, _unit(most[0]), _unit(most[1]), mixed)
+        return prepared(plan, device, path, size, _SECONDS * (entries + 1e5), layout)
+
+    def _components(self) -> NDArray[np.int32]:
+        """Return the component of the mixture that each chain starts in."""
+        plan, of = self.plan, slice(self.chains.start, self.chains.stop)
+        mixture, natural = plan.path.mixture, plan.path.end.natural
+        assert mixture is not None
+        if plan.chains.start is None:
+            choice = uniforms(plan.chains.seed, plan.chains.numbers[of], 0, MIXTURE, 1)[:, 0]
+            z = mixture.start(natural.visible_units, natural.hidden_units, choice)
+        else:
+            reference = Reference(plan, self.chains)
+            reference.start_from(never_one(plan.chains.start[of]))
+            assert reference.z is not None
+            z = reference.z[: len(self.chains)]
+        return z.astype(np.int32)
 
     def launch(self, to_step: int) -> None:
         """Launch the kernels for the steps up to `to_step`."""
         layout, n = self.prepared.layout, len(self.chains)
         if self.fresh:
-            start, down, address = self.device.kernel(STREAMED, _ANY, "start"), layout.down, self.prepared.address
+            macros = _ANY if layout.mixed is None else _ANY | {"DRAWN": 1}
+            start, down, address = self.device.kernel(STREAMED, macros, "start"), layout.down, self.prepared.address
             start(
                 -(-n // 128), 128, 0, self.v, np.int32(self.words[0]), np.int32(down.units), *down.columns[1:3],
                 *address[:21], self.first, np.int32(n), np.int32(self.step), np.int32(self.fresh == 1),
-                layout.unit_v, self.rises,
+                layout.unit_v, self.rises, *self._of_mixture(0),
             )  # fmt: skip
         if self.groups is not None:
             self._in_groups(self.groups, to_step)
@@ -215,6 +285,13 @@ class Population(OnDevice):
             for half in halves if step < self.plan.steps else halves[:1]:
                 half(None, np.int32(step))
 
+    def _of_mixture(self, summed: int) -> tuple[Any, ...]:
+        """Return the arguments of kernels on the mixture, if there is one, for one side."""
+        mixed: Mixed | None = self.prepared.layout.mixed
+        if mixed is None:
+            return ()
+        return *(mixed.hidden if summed else mixed.fields), self.component, mixed.exponents
+
     def _sums(self) -> tuple[Any, ...]:
         """Return the arguments to which the kernels add, with their units."""
         layout = self.prepared.layout
@@ -239,13 +316,12 @@ class Population(OnDevice):
         self.half_steps += 2 * (to_step - self.step)
 
     def _halves(self) -> list[Callable[[Any, np.int32], None]]:
-        """Return functions that launch the halves of the step with number clock + ahead."""
+        """Return functions that launch the parts of the step with number clock + ahead."""
         layout, prepared, n = self.prepared.layout, self.prepared, len(self.chains)
         keys, sides = prepared.address[:20], prepared.address[20:]
 
         def half(summed: int, of: Half, read: Any, drawn: Any, side: np.uint32) -> Any:
-            tiles = of.out_words // 2
-            few = -(-n // _MANY[0]) * tiles < self.device.multiprocessors  # Smaller blocks use more of them.
+            few = -(-n // _MANY[0]) * of.tiles < self.device.multiprocessors  # Smaller blocks use more of them.
             rows, halves, together = _FEW if few else _MANY
             cut = {"ROWS": rows, "HALVES": halves, "BLOCKS": together, "SUMMED": summed}
             kernel = self.device.kernel(STREAMED, {**layout.macros, **cut}, "half_step")
@@ -254,11 +330,29 @@ class Population(OnDevice):
                 read, np.int32(of.words), drawn, np.int32(of.out_words), *of.weights, *of.columns, side,
                 prepared.betas, prepared.differences, *keys, self.first, *self._sums(),
             )  # fmt: skip
-            blocks = -(-n // rows), tiles
-            return lambda clock, ahead: kernel(blocks, 4 * rows // halves, shared, *fixed, clock, ahead)
+            of_mixture = self._of_mixture(summed)
+            if of_mixture:
+                of_mixture += self.logits, np.int32(self.logits.shape[1])
+            blocks = -(-n // rows), of.tiles
+            return lambda clock, ahead: kernel(blocks, 4 * rows // halves, shared, *fixed, clock, ahead, *of_mixture)
 
         up = half(1, layout.up, self.v, self.h, sides[1])
-        return [up, half(0, layout.down, self.h, self.v, sides[0])]
+        down = half(0, layout.down, self.h, self.v, sides[0])
+        return [up, down] if layout.mixed is None else [up, self._draw_component(layout.mixed), down]
+
+    def _draw_component(self, mixed: Mixed) -> Callable[[Any, np.int32], None]:
+        """Return a function that launches the draw of the components in the step with number clock + ahead."""
+        layout, prepared, n = self.prepared.layout, self.prepared, len(self.chains)
+        rows = 64 if n >= 64 * self.device.multiprocessors else 32
+        cut = {"ROWS": rows, "HALVES": 1, "BLOCKS": 1, "SUMMED": 0}
+        kernel = self.device.kernel(STREAMED, {**layout.macros, **cut}, "draw_component")
+        shared = _STAGES + 4 * rows * ((mixed.draw.words | 1) + (mixed.pitch | 1))
+        fixed = (
+            self.h, np.int32(mixed.draw.words), *mixed.draw.weights, *mixed.draw.columns, np.uint32(MIXTURE),
+            prepared.betas, *prepared.address[:20], self.first, np.int32(n), self.component, self.logits,
+            np.int32(mixed.pitch),
+        )  # fmt: skip
+        return lambda clock, ahead: kernel(-(-n // rows), 4 * rows, shared, *fixed, clock, ahead)
 
     def fetched_weights(self) -> Array:
         """Return the sums of the kernel plus the constants, [method, chain]."""
@@ -275,3 +369,5 @@ class Population(OnDevice):
         """Continue chain i from the state of chain ``ancestors[i]``; the log-weights do not move."""
         padded = np.pad(ancestors, (0, self.rows - len(ancestors)))
         self.v, self.fresh, self.again = self.device.take(self.v, padded, 0), 2, None
+        if self.component is not None:
+            self.component = self.device.take(self.component, np.pad(ancestors, (0, _MANY[0])), 0)

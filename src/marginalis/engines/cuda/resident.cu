@@ -228,7 +228,7 @@ FORCED void half_step(
         add_words(sums, mine + share.from, in_words, of, share.to - share.from, q);
         give(token, lane);
         const Side drawn = {own.scale, own.slopes, own.bases, own.high, own.low, units, side};
-        draw<summed>(sums, share.word, q, row0 + row, first, out, out_words, k, step, drawn, gains, keys);
+        draw<summed>(sums, share.word, q, row0 + row, first, out, out_words, k, step, drawn, {}, gains, keys);
     }
     team_barrier(team);
 }
