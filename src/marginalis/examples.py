@@ -199,7 +199,9 @@ def regular_scopes(n: int, degree: int, size: int, rng: np.random.Generator) -> 
     """
     n, degree = whole(n, "spins", size, 10**7), whole(degree, "degree", 1, 10**4)
     if n * degree % size:
-        raise ValueError(f"degree is {degree}: {n} spins in {degree} products each do not make products of {size}")
+        raise ValueError(
+            f"degree is {degree}: {n} spins times {degree} must be a multiple of {size}, the spins of a product"
+        )
     scopes = rng.permutation(np.repeat(np.arange(n), degree)).reshape(-1, size)
     for _ in range(_MOST_SWAPS):
         order = np.sort(scopes, axis=1)

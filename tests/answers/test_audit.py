@@ -127,7 +127,7 @@ def test_samples_that_are_refused(rows, problem):
 def test_models_that_are_refused():
     with pytest.raises(ValueError, match="neither fields nor couplings: every β fits"):
         audit(mg.rbm(np.zeros((2, 2)), [0.0, 0.0], [0.0, 0.0]), np.sign(RNG.normal(size=(50, 4))))
-    with pytest.raises(ValueError, match="audit serves discrete variables only"):
+    with pytest.raises(ValueError, match="audit supports discrete variables only"):
         audit(mg.rbm(np.zeros((2, 2)), [0.0, 0.0], [0.0, 0.0], units="gaussian"), RNG.normal(size=(50, 4)))
     with pytest.raises(ValueError, match="no β of 0 or more explains them; is the sign of the model right"):
         audit(mg.rbm(-RBM.weights, -RBM.visible_bias, -RBM.hidden_bias), drawn(RBM, 300))
@@ -163,5 +163,5 @@ def test_the_audit_command(tmp_path):
     done = command("audit", tmp_path / "m.npz", tmp_path / "s.npy")
     assert (done.returncode, done.stderr.strip()) == (
         2,
-        "marginalis: samples are all the same state, which any low temperature explains",
+        "marginalis: samples are all the same state, which agrees with any low temperature",
     )

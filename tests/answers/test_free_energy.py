@@ -126,11 +126,11 @@ def test_a_budget_that_an_exact_sum_exceeds_is_left_to_the_estimate(rng):
 
 def test_a_sum_that_rounding_may_spoil_is_estimated(rng, monkeypatch):
     def spoiled(self, progress):
-        raise ValueError("ln Z cannot be told to 1e-09")
+        raise ValueError("ln Z cannot be computed to 1e-09")
 
     monkeypatch.setattr(Prediction, "run", spoiled)
     assert not mg.free_energy(random_rbm(rng, 3, 4), 0.2, engine="numpy").is_exact
-    with pytest.raises(ValueError, match="cannot be told"):
+    with pytest.raises(ValueError, match="cannot be computed"):
         mg.free_energy(FactorModel((2, 2), ((0, 1),), (np.array([[0.0, -math.inf], [1.0, 2.0]]),)))
 
 

@@ -228,7 +228,7 @@ def test_a_counting_process_that_dies(monkeypatch):
         return child
 
     monkeypatch.setattr(counting.subprocess, "Popen", start)
-    with pytest.raises(CountingFailed, match="or died"):
+    with pytest.raises(CountingFailed, match="or failed"):
         count_log_z(hard_formula(), 10.0, 4e9, no_tick)
     monkeypatch.setattr(networks, "AT_ONCE", 0.0)
     monkeypatch.setattr(networks, "_REDUCTION", 0.0)

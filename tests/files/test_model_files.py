@@ -38,7 +38,7 @@ def test_binary_formats_that_are_not_read(tmp_path):
     for content, problem in (
         (pickle.dumps({"W": W}), "is a pickle, and pickles are not read"),
         (b"DIMODBQM\x02\x00", "is dimod's binary format"),
-        (b"\xff\xfe\x00\x01", "is neither text nor in a binary format that is known here"),
+        (b"\xff\xfe\x00\x01", "is neither text nor in a supported binary format"),
     ):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=problem):
@@ -65,7 +65,7 @@ def test_options_go_with_their_formats(tmp_path):
     mg.save(mg.rbm(W, B, C), tmp_path / "m.npz")
     with pytest.raises(ValueError, match="update is 3; it goes with the checkpoints"):
         mg.load(tmp_path / "m.npz", update=3)
-    with pytest.raises(ValueError, match="maxcut goes with rudy files"):
+    with pytest.raises(ValueError, match="maxcut applies to rudy files only"):
         mg.load(tmp_path / "m.npz", maxcut=True)
 
 

@@ -116,7 +116,7 @@ def test_bad_documents(tmp_path, changes, problem):
     ("content", "problem"),
     [
         ('{"type": ', "is not valid JSON"),
-        ("[" * 9, "is in no format that is known here"),
+        ("[" * 9, "is in no supported format"),
         ("0 0 1.0\n0 1 2.0\n", "no line '# vartype=SPIN'"),
         ("# vartype=REAL\n0 0 1.0\n", "vartype is 'REAL'"),
         ("# vartype=SPIN\n0 0 1.0\n0 1\n", r"lines must have three numbers each; there are 5"),
@@ -136,10 +136,10 @@ def test_bad_documents(tmp_path, changes, problem):
         ("h 0 A 1\nh 0 C 1\nK 1 2\n", "line 3 is 'K 1 2'; it must be 'J i j a b value'"),
         ("J 0 1 A C 0.5\n", "has no line 'h i a value'"),
         ("h 0 A 1\nh 1 A 1\n", "names one state, 'A'"),
-        ("h -1 A 1\n", "is in no format that is known here"),
+        ("h -1 A 1\n", "is in no supported format"),
         ("h 0 A 1\nh -1 A 1\n", "line 2: a site is '-1'"),
         ("", "is empty"),
-        ("hello", "is in no format that is known here: npz, UAI"),
+        ("hello", "is in no supported format: npz, UAI"),
     ],
 )
 def test_bad_texts(tmp_path, content, problem):
@@ -158,7 +158,7 @@ def test_rudy_weights_are_couplings_or_those_of_a_cut(tmp_path):
         sums.append(sum(x * (1 - s[i] * s[j]) for (i, j), x in zip(edges, w, strict=True)))  # twice the cut
     assert mg.exact_log_z(cut) + w.sum() == pytest.approx(np.logaddexp.reduce(sums), rel=1e-13)
     for bad in (bqm_document(), "MARKOV 1 2 0"):
-        with pytest.raises(ValueError, match="maxcut goes with rudy files"):
+        with pytest.raises(ValueError, match="maxcut applies to rudy files only"):
             mg.load(write(tmp_path, bad, "other"), maxcut=True)
 
 

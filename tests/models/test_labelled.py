@@ -87,7 +87,7 @@ def test_data_frames():
         (([[1, -1, 1, 1]], ["a", "m", "z", "q"]), "data has a column 'q', which is no label of the model: z, a, m, k"),
         (([[1, -1]], ["k", "m"]), "data has no column for the variable 'z'"),
         (([[1, -1, 1]], ["a", "a", "z"]), "data names a variable twice"),
-        (([[1, -1, 1]], ["a", "m", "z", "k"]), r"data has shape \(1, 3\); its 4 labels want as many columns"),
+        (([[1, -1, 1]], ["a", "m", "z", "k"]), r"data has shape \(1, 3\); its 4 labels need as many columns"),
         (([[1, 0, 1, 1]], list("zamk")), r"is 0; spin units are -1 or \+1. A model of 0/1 units is made with units='b"),
         ([{"a": 1}, {"m": 1}], "data holds states of different variables"),
         (([["x", "y", "z", "w"]], list("zamk")), "it must hold real numbers"),

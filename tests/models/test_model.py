@@ -91,7 +91,7 @@ def test_copies_are_values_too(copied, temperature, weights):
     [
         (dict(visible_units="fermion"), "visible_units is 'fermion'"),
         (dict(hidden_units=None), "hidden_units is None"),
-        (dict(visible_units=Categorical(3)), "2 features do not make whole variables"),
+        (dict(visible_units=Categorical(3)), "2 features are not a multiple of 3"),
         (dict(visible_units=Gaussian((1.0,))), "visible_units: there are 1 precisions for 2 variables"),
         (dict(hidden_units=Gaussian((1.0, -1.0, 1.0))), "hidden_units: precisions must be positive"),
         (dict(offset=np.inf), "offset is inf"),

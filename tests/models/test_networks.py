@@ -45,7 +45,7 @@ def test_every_function_reads_the_tables_of_a_network():
     assert abs(estimate.log_z - wanted) < 4.5 * estimate.stderr
     means = mg.expectations(network)
     assert means.marginals[0] == pytest.approx(np.einsum("ab,bc->a", AB, BC) / np.exp(wanted), rel=1e-12)
-    with pytest.raises(ValueError, match="whose tables are the model and not its edges: use from_pgmpy"):
+    with pytest.raises(ValueError, match="which is defined by its tables and not by its edges: use from_pgmpy"):
         mg.from_graph(network)
 
 

@@ -74,7 +74,7 @@ def test_names_are_read_back(word):
         ("categorical", "whole number"),
         ("categorical:x", "whole number"),
         ("categorical:1", "at least 2 states"),
-        ("categorical:4", "6 features do not make whole variables of 4"),
+        ("categorical:4", "6 features are not a multiple of 4"),
         ("categorical:2,3", "5 states in all cannot have 6"),
         ("spin:2", "must be one of"),
         ("", "must be one of"),
@@ -90,7 +90,7 @@ def test_precisions_are_checked():
     for bad in (0.0, -1.0, np.nan, np.inf):
         with pytest.raises(ValueError, match="precision"):
             mg.rbm(np.ones((2, 2)), [0, 0], [0, 0], units=("gaussian", "spin"), visible_precision=bad)
-    with pytest.raises(ValueError, match="goes with 'gaussian' only"):
+    with pytest.raises(ValueError, match="only 'gaussian' units have a precision"):
         mg.rbm(np.ones((2, 2)), [0, 0], [0, 0], hidden_precision=[1, 2])
     with pytest.raises(ValueError, match="hidden_precision has shape"):
         mg.rbm(np.ones((2, 2)), [0, 0], [0, 0], units=("spin", "gaussian"), hidden_precision=[1, 2, 3])

@@ -52,7 +52,7 @@ def test_jobs_run_on_as_many_threads_as_start(monkeypatch, allowed):
         yield 1.0
 
     if allowed == 0:
-        with pytest.raises(MemoryError, match="starts no thread"):
+        with pytest.raises(MemoryError, match="cannot start a thread"):
             run_jobs(work, range(20), 20, 4, lambda fraction: None)
     else:
         run_jobs(work, range(20), 20, 4, lambda fraction: None)

@@ -148,7 +148,7 @@ def test_a_model_to_start_from_that_cannot_be_summed_is_refused():
         mg.estimate(big, base=other, steps=10)
     assert mg.difference(other, big, steps=10, chains=20).steps == 10
     small, (_, start, _) = a_model("rbm")
-    with pytest.raises(ValueError, match="serves no path from a model with couplings"):
+    with pytest.raises(ValueError, match="does not support a base with couplings"):
         mg.estimate(small, base=start, transition="metropolis")
 
 

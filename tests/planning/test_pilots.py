@@ -199,7 +199,7 @@ def test_curve_has_the_exact_means(method, engine):
 
 def test_seeds_with_schedules_of_their_own_do_not_join():
     model = rbm_hopfield(6, 9, temperature=0.25)
-    with pytest.raises(ValueError, match="adaptive schedules differ with the seed"):
+    with pytest.raises(ValueError, match="adaptive schedules depend on the seed"):
         mg.estimate(model, chains=9) + mg.estimate(model, chains=9, seed=1)
 
 

@@ -129,9 +129,9 @@ def test_the_same_call_makes_the_same_answers(made, tmp_path):
 @pytest.mark.usefixtures("plain")
 def test_the_page_says_whether_other_paths_were_tried(made):
     assert not made[0].was_free
-    assert "no other path was asked" in Page(made[1]).text["opinion"]
+    assert "no other path was tried" in Page(made[1]).text["opinion"]
     free = Page(page_of(replace(made[0], was_free=True)).decode())
-    assert "Other paths were asked" in free.text["opinion"]
+    assert "Short trial runs along other paths" in free.text["opinion"]
     doubtful = replace(made[0].estimate, notes=("the path from <elsewhere> finds more",))
     noted = Page(page_of(replace(made[0], was_free=True, estimate=doubtful)).decode())
     assert "the path from <elsewhere> finds more" in noted.text["opinion"]

@@ -231,7 +231,7 @@ def test_processes_that_cannot_start_end_the_run(model, monkeypatch):
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr("marginalis.parallel.processes.subprocess.Popen", none_left)
-    with pytest.raises(OSError, match=r"no process starts: .*temporarily unavailable"):
+    with pytest.raises(OSError, match=r"no worker process could be started: .*temporarily unavailable"):
         mg.estimate(model, steps=3, chains=64, pool=2)
 
 
@@ -241,7 +241,7 @@ def test_invalid_pools_are_refused(model):
             mg.estimate(model, steps=3, pool=pool)
     executor = ThreadPoolExecutor(1)
     executor.shutdown()
-    with pytest.raises(ValueError, match="the pool takes no tasks"):
+    with pytest.raises(ValueError, match="the pool does not accept tasks"):
         mg.estimate(model, steps=3, pool=executor)
 
 

@@ -147,8 +147,8 @@ def assert_refused(done, message):
         ("DELETE FROM result WHERE steps > 10", "96 results of ape-temperature are missing"),
         ("DELETE FROM result WHERE instance = 1", "84 results of ape-temperature are missing"),
         ("DELETE FROM result", "168 results of ape-temperature are missing"),
-        ("DELETE FROM done", "168 results of ape-temperature are missing, or should not be there"),
-        ("UPDATE result SET method = 'magic' WHERE method = 'ais'", "should not be there"),
+        ("DELETE FROM done", "168 results of ape-temperature are missing or unexpected"),
+        ("UPDATE result SET method = 'magic' WHERE method = 'ais'", "missing or unexpected"),
         ("UPDATE result SET trial = 1 WHERE method = 'ais'", "72 results of ape-temperature cannot be read"),
         ("UPDATE result SET free_energy = 'low' WHERE instance = 0", "84 results of ape-temperature cannot be read"),
         ("UPDATE result SET free_energy = 9e999 WHERE instance = 0", "84 results of ape-temperature cannot be read"),
@@ -158,9 +158,9 @@ def assert_refused(done, message):
         ("UPDATE settings SET value = x'ff'", "the settings of ape-temperature cannot be read"),
         ("UPDATE settings SET value = printf('%.*c', 100000, '[')", "the settings of ape-temperature cannot be read"),
         ("UPDATE settings SET value = json_object('seed', printf('%.*c', 10000, 'x'))", "cannot be resumed"),
-        ("DROP TABLE done", "its tables are other ones"),
-        ("DROP TABLE result; CREATE TABLE result (a, b)", "its tables are other ones"),
-        ("ALTER TABLE result RENAME TO other; CREATE VIEW result AS SELECT * FROM other", "its tables are other ones"),
+        ("DROP TABLE done", "its tables are different"),
+        ("DROP TABLE result; CREATE TABLE result (a, b)", "its tables are different"),
+        ("ALTER TABLE result RENAME TO other; CREATE VIEW result AS SELECT * FROM other", "its tables are different"),
     ],
 )
 def test_a_store_that_was_tampered_with_is_refused(good, tmp_path, change, message):

@@ -214,7 +214,7 @@ def audit(model: Any, samples: Any, *, bounds: bool = True, **options: Unpack[Ru
     given: Any = {name: value for name, value in chosen.items() if name in options or name == "seed"}
     model = as_model(model)
     if not (model.visible_units.is_discrete and model.hidden_units.is_discrete):
-        raise ValueError("audit serves discrete variables only")
+        raise ValueError("audit supports discrete variables only")
     rows = Rows.of(model, samples)
     pseudo = None if rows.hidden is None else rows.pseudo_likelihood()
     least, most = (x * rows.nominal for x in _GUESSES)

@@ -134,8 +134,8 @@ class Bounds(Answer):
         reach = self._reach(gap > 0.0)
         if abs(gap) > DISAGREEMENT * reach + _ROUNDING * max(1.0, abs(self.free_energy)):
             found.append(
-                f"the two directions disagree by {gap:.2g}, where their 95 % intervals reach {reach:.2g} towards each "
-                "other: one may have missed what the other has seen; raise steps, or start from another base"
+                f"the two directions disagree by {gap:.2g}, although their 95 % intervals allow only {reach:.2g}: one "
+                "of them may have missed states that the other has found; raise steps, or start from another base"
             )
         if not self.is_two_sided:
             return (*found, *self.forward.warnings)

@@ -44,7 +44,7 @@ class Rows:
                 f"there are {len(visible)} samples; at least {FEWEST_SAMPLES} are needed for an error of β"
             )
         if (rows == rows[0]).all():
-            raise ValueError("samples are all the same state, which any low temperature explains")
+            raise ValueError("samples are all the same state, which agrees with any low temperature")
         return cls(model, visible, hidden)
 
     def in_order(self) -> Array:

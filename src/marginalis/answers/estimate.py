@@ -126,15 +126,15 @@ class Estimate(Answer):
         found = self.hints
         if 0.0 < self.stderr <= self.unseen:
             found += (
-                f"the error is larger than the spread of the {self.chains} chains shows: states that the base hardly "
-                f"ever starts from, and that no chain has visited, may have a share of {self.unseen:.1g} in Z",
+                f"the true error may be larger than the spread of the {self.chains} chains: states that the base "
+                f"rarely starts from, and that no chain has visited, may hold a share of {self.unseen:.1g} of Z",
             )
         if self.rounding == 0.0 or (low < self.free_energy - self.rounding and high > self.free_energy + self.rounding):
             return found
         return (
             *found,
-            f"the interval reaches ± {self.rounding:.1g} at least, which rounding in {self.record.precision} precision "
-            "may have done to all weights alike; the standard error shows their spread only",
+            f"the interval is at least ± {self.rounding:.1g}, because rounding in {self.record.precision} precision "
+            "may shift all log-weights by as much; the standard error measures only their spread",
         )
 
     def join(self, other: Estimate) -> Estimate:
@@ -142,9 +142,9 @@ class Estimate(Answer):
         if not isinstance(other, Estimate):
             raise ValueError(f"cannot join an Estimate with {a_kind(other)}")
         if self.fingerprint != other.fingerprint:
-            hint = ": adaptive schedules differ with the seed; give both the same one, or take more chains of one seed"
+            hint = ": adaptive schedules depend on the seed; give both runs the same schedule, or use one seed"
             if self.record.draws != other.record.draws:
-                drawn = f"one draws by {self.record.draws}, the other by {other.record.draws}"
+                drawn = f"one has draws={self.record.draws!r}, the other {other.record.draws!r}"
                 raise ValueError(f"cannot join estimates of different plans: {drawn}")
             same = "adaptive" in (self.schedule, other.schedule) and self.seed != other.seed
             raise ValueError(f"cannot join estimates of different models or plans{hint if same else ''}")

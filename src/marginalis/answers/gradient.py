@@ -47,8 +47,8 @@ def gradient_of(
     if is_rbm and not sp.issparse(model.weights) and not model.weights.all():
         count = int((model.weights == 0.0).sum())
         raise ValueError(
-            f"weights has {count} zeros, for which ∂ ln Z is not known: make the matrix sparse if they stay zero, "
-            "or put 1e-300 in their place"
+            f"weights has {count} zeros, and ∂ ln Z by these is not known: make the matrix sparse if they stay zero, "
+            "or replace them by 1e-300"
         )
     at_v, at_h = model.callers_features()
     n = len(means)

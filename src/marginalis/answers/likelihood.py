@@ -141,7 +141,7 @@ def log_likelihood(rbm: Any, data: Any, log_z: Any = None, **estimate_options: A
     start = time.perf_counter()
     if isinstance(rbm, Along):
         if log_z is not None or estimate_options:
-            raise ValueError("rbm is the answer of along, which has ln Z: leave out log_z and all options")
+            raise ValueError("rbm is a result of along, which contains ln Z: leave out log_z and all options")
         return _along(rbm, data)
     model = as_model(rbm, "rbm")
     # Names of options are checked even if nothing is estimated.
@@ -168,8 +168,8 @@ def _too_low(model: MRF, terms: Array, high: float) -> tuple[str, ...]:
     if least <= high + _ROUNDING * max(1.0, abs(high)):
         return ()
     return (
-        f"these rows alone add up to a probability above 1: ln Z is at least {least:.4f}, so that the one "
-        "used is too low and the likelihoods too high",
+        f"the probabilities of these rows alone add up to more than 1: ln Z must be at least {least:.4f}, so the "
+        "value used is too low and the likelihoods are too high",
     )
 
 
@@ -203,7 +203,9 @@ def _log_z(
     if isinstance(run, Estimate):
         source = f"{run.method}, {run.steps} steps, {run.chains} chains, seed {run.seed}"
         if run.fingerprint.split()[0] != model_digest(model):
-            raise ValueError("log_z belongs to another model than rbm (a dense copy of a sparse one is another)")
+            raise ValueError(
+                "log_z belongs to another model than rbm (a dense copy of a sparse model is another model)"
+            )
     if isinstance(given, Bounds):  # The interval of Bounds may have another confidence.
         source += ", forward and reverse"
         low, high = (given.free_energy + sign * 1.96 * given.stderr for sign in (-1.0, 1.0))

@@ -172,7 +172,9 @@ def thermodynamics(
         )
     lost = 2.0**-50 * np.abs(table[0]).max()
     if lost > _COARSE:
-        warnings += (f"ln Z reaches {np.abs(table[0]).max():.2g}, rounded to {lost:.1g}: S and C are not accurate",)
+        warnings += (
+            f"ln Z is as large as {np.abs(table[0]).max():.2g} and is rounded to {lost:.1g}: S and C are not accurate",
+        )
     return Thermodynamics(
         betas=wanted,
         **columns,

@@ -62,7 +62,7 @@ def _choose_engine(engine: str, plan: Plan) -> str:
     if model is not None and model.has_terms and engine == "cuda":
         hindrance = "has no kernel for factors of three or more variables"
     if hindrance is None and engine != "cuda" and model is not None and jit_is_off():
-        hindrance = "has nothing to run while NUMBA_DISABLE_JIT is set"
+        hindrance = "cannot run while NUMBA_DISABLE_JIT is set"
     if hindrance is None:
         hindrance = unserved("numba" if engine == "auto" else engine, plan)
     if engine != "auto" and hindrance is not None:
@@ -80,7 +80,7 @@ def unserved(engine: str, plan: Plan) -> str | None:
         return None
     if plan.placement.draws == "planes" and (is_lattice if engine == "numba" else has_one_coupling)(plan):
         return None
-    return f"serves draws='words' only for such a model or path, not {plan.placement.draws!r}"
+    return f"supports only draws='words' for this model and path, not {plan.placement.draws!r}"
 
 
 def is_lattice(plan: Plan, any_graph: bool = False) -> bool:
@@ -122,7 +122,7 @@ def _hindrance(model: MRF) -> str | None:
     # If the model's own terms are as large, the reference loses as many digits.
     size = model.partial_spin_form.size
     if not (_EPS * size <= 1e-6 or size <= 8.0 * model.highest):
-        return "takes 0/1 units as spins, which loses all digits of couplings as negative as these"
+        return "converts 0/1 units to spins, which loses all digits of couplings as negative as these"
     return None
 
 

@@ -166,7 +166,7 @@ class Plan:
         drawn = sample_visible(first, stream(self.chains.seed, START), self.chains.numbers)
         if drawn is None:
             raise ValueError(
-                "base is a model that cannot be sampled exactly; mg.difference(base, model) can do without"
+                "base is a model that cannot be sampled exactly; mg.difference(base, model) does not need it"
             )
         return self.with_chains(start=drawn[0])
 
@@ -257,21 +257,21 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
         _check_options_of_terms(chosen)
     if chosen["summed"] is not None:
         if method in ("mais-v", "mais-h"):
-            raise ValueError(f"summed says what to sum out, and so does method {method!r}: leave out one of them")
+            raise ValueError(f"summed and method {method!r} both choose what is summed out: leave out one of them")
         model = rearrange(model, chosen["summed"])
         if model.is_bipartite and method == "mais":
             method = "mais-v"
     if keep_whole and 0 in (model.n_visible, model.n_hidden):
-        raise ValueError("the model has no couplings, one side being empty: there is no path; see exact_log_z")
+        raise ValueError("the model has no couplings, so that there is nothing to anneal: use exact_log_z")
     base = "uniform" if chosen["base"] is None or is_quenches(chosen["base"]) else chosen["base"]
     start = make_base(base, model)
     if not model.is_bipartite:
         if method in ("mais-v", "mais-h"):
             raise ValueError(f"method {method!r} names a side of a bipartite graph; on this one use 'mais' and summed")
         if transition == "metropolis":
-            raise ValueError("transition 'metropolis' serves bipartite graphs only")
+            raise ValueError("transition 'metropolis' supports bipartite graphs only")
     if start.is_coupled and transition == "metropolis":
-        raise ValueError("transition 'metropolis' serves no path from a model with couplings: use 'gibbs'")
+        raise ValueError("transition 'metropolis' does not support a base with couplings: use 'gibbs'")
     if start.lateral is not None and model.is_bipartite:  # The base couples visible variables to each other.
         if method == "mais-h":
             raise ValueError("method 'mais-h' sums out the visible side, which is coupled in the base; use 'mais'")
@@ -279,7 +279,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
     name = base if isinstance(base, str) else "model" if isinstance(base, MRF) or start.is_coupled else "given"
     path = make_path(model, start, name, None if method == "mais" else method == "mais-h", keep_whole=keep_whole)
     if transition == "metropolis" and path.part is not None and path.part.spin_form is None:
-        raise ValueError("transition 'metropolis' serves spin and binary units only")
+        raise ValueError("transition 'metropolis' supports spin and binary units only")
     chains = whole(DEFAULT_CHAINS if chosen["chains"] is None else chosen["chains"], "chains", 1, 2**32)
     share, populations = resampling(chosen["resample"], chosen["populations"])
     if populations:

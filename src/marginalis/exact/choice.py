@@ -199,7 +199,7 @@ def _vouched(way: ExactMethod, offset: float, threads: int, tick: Tick) -> float
         raise ValueError(f"ln Z is {value}: the parameters are too large for floating point")
     if not error <= PROMISED * max(1.0, abs(value)):
         raise ValueError(
-            f"ln Z cannot be told to {PROMISED:g}: terms of size {error / EPS:.2g} cancel to {value:.6g}, "
+            f"ln Z cannot be computed to {PROMISED:g}: terms of size {error / EPS:.2g} cancel to {value:.6g}, "
             f"which leaves an error of up to {error:.2g}"
         )
     return value
@@ -264,7 +264,7 @@ def _no_surface(model: MRF | FactorModel, found: list[tuple[str, ExactMethod]]) 
     if model.spin_form is None or not is_sparse_enough(model):
         return ""
     fields = ", with its fields," if spin_fields(model, model.spin_form).any() else ""
-    return f"; the graph{fields} is neither planar nor a torus, for which there are Pfaffians"
+    return f"; the graph{fields} is neither planar nor a torus, so that there is no Pfaffian method"
 
 
 def _without_isolated(model: MRF, threads: int, max_seconds: float) -> list[tuple[str, ExactMethod]] | None:

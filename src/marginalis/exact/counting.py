@@ -120,7 +120,7 @@ def encode(cards: Sequence[int], factors: Sequence[Factor]) -> Clauses:
 
 def _weight(log: float) -> float:
     if abs(log) > _LOG_RANGE:
-        raise CountingFailed("the weights are too far apart for counting")
+        raise CountingFailed("the range of the weights is too large for counting")
     return math.exp(log)
 
 
@@ -177,7 +177,7 @@ def count_log_z(formula: Clauses, seconds: float, memory: float, tick: Tick) -> 
         raise CountingFailed(f"counting took more than its {seconds:.3g} s")
     lines = [line for line in answer.splitlines() if line.startswith("answer ")]
     if not lines:
-        raise CountingFailed(f"counting took more than its {seconds:.3g} s or {memory / 1e9:.2g} GB, or died")
+        raise CountingFailed(f"counting took more than its {seconds:.3g} s or {memory / 1e9:.2g} GB, or failed")
     result = json.loads(lines[-1][len("answer ") :])
     if "error" in result:
         raise CountingFailed(f"counting failed: {result['error']}")

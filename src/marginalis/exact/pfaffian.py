@@ -65,8 +65,8 @@ def pfaffian_log_z(drawing: Drawing, couplings: Array) -> float:
         if abs(value - check) + error <= _AGREE * abs(ground + value):
             return ground + value
     raise ValueError(
-        f"the Pfaffians of a {'torus' if drawing.cuts else 'planar graph'} with couplings up to "
-        f"{np.abs(j).max():.3g} cancel to less than {_BITS[2]} bits can tell"
+        f"the terms of the Pfaffian method cancel to less than the rounding error of {_BITS[2]} bits: the couplings of "
+        f"this {'torus' if drawing.cuts else 'planar graph'}, up to {np.abs(j).max():.3g}, are too large"
     )
 
 

@@ -76,7 +76,7 @@ def keys(path: str | Path) -> list[str]:
 
 def _header(archive: zipfile.ZipFile, key: str, info: zipfile.ZipInfo, text: bool) -> Header:
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError(f"key {key!r} is compressed in another way than NumPy does it")
+        raise ValueError(f"key {key!r} uses a compression method that NumPy does not write")
     with archive.open(info) as file:
         return _read_header(file, key, info.file_size, text)
 

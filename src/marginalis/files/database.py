@@ -55,7 +55,7 @@ class Database:
         had = dict(self._db.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"))
         old = {name: wanted[name] for name in self._later} | had
         if had and any("".join(str(old.get(name)).split()) != "".join(sql.split()) for name, sql in wanted.items()):
-            raise ValueError(f"{self.path} is not a {self.kind}: its tables are other ones")
+            raise ValueError(f"{self.path} is not a {self.kind}: its tables are different")
         self._db.execute("PRAGMA journal_mode=WAL")
         with self.access("BEGIN IMMEDIATE") as db:  # Another run may read the file.
             for sql in wanted.values():
@@ -65,7 +65,7 @@ class Database:
         """Register runs by name, as new or resumed with the same settings; raise a ValueError if settings differ."""
         with self.access("BEGIN IMMEDIATE") as db:
             if db.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-                raise self.damage("a part of the file is spoilt")
+                raise self.damage("a part of the file is corrupt")
             for name, settings in wanted.items():
                 found = db.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
                 if found is not None:

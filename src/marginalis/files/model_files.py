@@ -80,14 +80,14 @@ def load(
         raise ValueError(f"path is {shown(path)}; it must name a model file")
     kind = _kind(path)
     if update is not None and kind != "hdf5":
-        raise ValueError(f"update is {shown(update)}; it goes with the checkpoints of a training run (HDF5)")
+        raise ValueError(f"update is {shown(update)}; it applies to checkpoints of a training run (HDF5) only")
     if kind == "npz":
         model: MRF | FactorModel = npz.load(path)
     else:
         with reading("model file", path):
             model = _read(path, kind, update, maxcut)
     if maxcut and kind == "npz":
-        raise ValueError("maxcut goes with rudy files")
+        raise ValueError("maxcut applies to rudy files only")
     held = read_evidence(evidence)
     if held or isinstance(model, FactorModel):
         model = held_in(model, held)
@@ -115,7 +115,7 @@ def _kind(path: str | Path) -> str:
 
 def _read(path: str | Path, kind: str, update: int | None, maxcut: bool) -> MRF | FactorModel:
     if maxcut and kind != "text":
-        raise ValueError("maxcut goes with rudy files")
+        raise ValueError("maxcut applies to rudy files only")
     if kind == "torch":
         return load_torch(path)
     if kind == "hdf5":
@@ -134,7 +134,7 @@ def _parse(text: str, maxcut: bool) -> MRF | FactorModel:
     first = next(lines, [])
     is_rudy = len(first) == 2 and all(map(_NUMBERS.fullmatch, first))
     if maxcut and not is_rudy:
-        raise ValueError("maxcut goes with rudy files")
+        raise ValueError("maxcut applies to rudy files only")
     if not first:
         raise ValueError("is empty")
     if is_uai(text):
@@ -150,7 +150,7 @@ def _parse(text: str, maxcut: bool) -> MRF | FactorModel:
     if has_vartype(text) or (len(first) == 3 and all(map(_NUMBERS.fullmatch, first))):
         return parse_coo(text)
     raise ValueError(
-        "is in no format that is known here: npz, UAI (MARKOV, BAYES), HDF5 (rbms, RestrictedBoltzmannMachines.jl), "
+        "is in no supported format: npz, UAI (MARKOV, BAYES), HDF5 (rbms, RestrictedBoltzmannMachines.jl), "
         "torch, dimod JSON or COO, rudy, adabmDCA, libDAI"
     )
 
@@ -170,14 +170,14 @@ def save(model: Any, path: str | Path) -> None:
     writer = WRITERS.get(ending, npz.save)
     model = as_factors(model)
     if isinstance(model, MRF) and model.has_terms:
-        raise ValueError("the model is one that a FactorModel is annealed as: save the FactorModel, in a .uai file")
+        raise ValueError("the model is the annealed form of a FactorModel: save the FactorModel itself, in a .uai file")
     if isinstance(model, FactorModel):
         if writer is not npz.save:
             writer(model, path)  # type: ignore[arg-type]
             return
         reason = model.why_not_annealed()
         if reason is not None:
-            raise ValueError(f"{reason.removesuffix(BUT_EXACT)}: only .uai files hold that")
+            raise ValueError(f"{reason.removesuffix(BUT_EXACT)}: only .uai files can store this")
     writer(as_model(model), path)
 
 

@@ -128,7 +128,7 @@ def _read_units(word: str, side: str, features: int, arrays: dict[str, Any]) -> 
         given = {x: arrays[f"{side}_{x}"] for x in ("gamma", *PARAMETERS) if f"{side}_{x}" in arrays}
         wanted = ("gamma",) if "gamma" in given else PARAMETERS
         if tuple(given) != wanted:
-            raise ValueError(f"{side}_units is {word!r}; it wants the keys {', '.join(f'{side}_{x}' for x in wanted)}")
+            raise ValueError(f"{side}_units is {word!r}; it needs the keys {', '.join(f'{side}_{x}' for x in wanted)}")
         units = ReLU(**given) if "gamma" in given else Rectified(*(tuple(x.ravel().tolist()) for x in given.values()))
         units.check(features, f"{side}_units")
         return units
@@ -156,7 +156,7 @@ def _check_shapes(headers: dict[str, Header]) -> None:
         entries = shape["weights_data"]
         wanted = (entries, entries, (rows + 1,), (2,))
         if len(entries) != 1 or any(shape[key] != x for key, x in zip(_SPARSE, wanted, strict=True)):
-            raise ValueError("the arrays of the sparse weights do not fit together, or not the biases")
+            raise ValueError("the arrays of the sparse weights are inconsistent with each other or with the biases")
     elif len(shape["weights"]) != 2:
         raise ValueError(f"weights has {len(shape['weights'])} dimensions; it must have 2")
     else:
@@ -175,14 +175,14 @@ def _check_shapes(headers: dict[str, Header]) -> None:
             raise ValueError(f"key {key!r} must hold one number")
     inside = [key for key in _LATERAL if key in headers]
     if "lateral" in headers and (inside or shape["lateral"] != (rows, rows)):
-        raise ValueError(f"lateral has shape {shape['lateral']}; the visible biases want {(rows, rows)}, given once")
+        raise ValueError(f"lateral has shape {shape['lateral']}; the visible biases need {(rows, rows)}, given once")
     if inside and (
         len(inside) < 3
         or len(shape["lateral_data"]) != 1
         or shape["lateral_indices"] != shape["lateral_data"]
         or shape["lateral_indptr"] != (rows + 1,)
     ):
-        raise ValueError("the arrays of the lateral couplings do not fit together, or not the biases")
+        raise ValueError("the arrays of the lateral couplings are inconsistent with each other or with the biases")
     if "labels" in headers and (headers["labels"].size != 1 or headers["labels"].bytes > 4096 * (rows + columns + 1)):
         raise ValueError("key 'labels' must hold one text, a JSON list")
     for key, n in (*zip(_PRECISIONS, (rows, columns), strict=True), *zip(_WORDS[:2], (rows, columns), strict=True)):

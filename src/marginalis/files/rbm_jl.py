@@ -71,7 +71,7 @@ def read_rbm_jl(source: Source) -> MRF:
     w = source.array("weights")
     if w.shape != (*hidden.shape, *visible.shape):
         raise ValueError(
-            f"weights has shape {w.shape[::-1]}; the layers want {(*visible.shape[::-1], *hidden.shape[::-1])}"
+            f"weights has shape {w.shape[::-1]}; the layers need {(*visible.shape[::-1], *hidden.shape[::-1])}"
         )
     w = w.reshape(m, n).T
     b, c, constant = visible.field, hidden.field, 0.0
@@ -136,5 +136,5 @@ def _rectified(kind: str, par: Array) -> tuple[Array, Units]:
 def _vector(source: Source, name: str, layer: Layer) -> Array:
     values = source.array(name)
     if values.shape != layer.shape:
-        raise ValueError(f"{name} has shape {values.shape[::-1]}; its layer wants {layer.shape[::-1]}")
+        raise ValueError(f"{name} has shape {values.shape[::-1]}; its layer needs {layer.shape[::-1]}")
     return values.ravel()

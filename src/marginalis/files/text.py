@@ -46,7 +46,7 @@ def read_text(path: str | Path) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ValueError("is neither text nor in a binary format that is known here") from None
+        raise ValueError("is neither text nor in a supported binary format") from None
 
 
 def _gunzip(file: IO[bytes], most: int) -> bytes:

@@ -68,7 +68,8 @@ def _check_conditionals(scopes: list[tuple[int, ...]], tables: list[Array]) -> N
         if wrong.size:
             warnings.warn(
                 f"a BAYES network, but the table of factor {a} sums to {float(wrong.flat[0]):.6g} over its last "
-                f"variable ({scope[-1]}), not to 1: these are no conditional probabilities, ln Z is no log-probability",
+                f"variable ({scope[-1]}), not to 1: they are not conditional probabilities, and "
+                "ln Z is not a log-probability",
                 stacklevel=2,
             )
             return
@@ -116,7 +117,7 @@ def _tables(tokens: Tokens, cards: tuple[int, ...], scopes: list[tuple[int, ...]
             tokens.fail(f"the file ends where the table of factor {a} should be", first + at)
         if size >= _LARGEST_TABLE or values[at] != size:
             said, wanted = tokens.words[first + at], size if size < _LARGEST_TABLE else "too many"
-            tokens.fail(f"the table of factor {a} has size {shown(said)}; its variables want {wanted}", first + at)
+            tokens.fail(f"the table of factor {a} has size {shown(said)}; its variables need {wanted}", first + at)
         if at + 1 + size > len(values):
             left = len(values) - at - 1
             tokens.fail(f"the file ends in the table of factor {a}, after {left} of {size} values", len(tokens.words))
@@ -199,9 +200,13 @@ def uai_text(model: FactorModel) -> str:
     if any(
         (table[np.isfinite(table)] - top + share < -_HIGHEST).any() for table, top in zip(tables, tops, strict=True)
     ):
-        raise ValueError("the weights are too far apart to be written as such, which UAI files ask for")
+        raise ValueError(
+            "the range of the weights is too large for a UAI file, which stores weights and not their logarithms"
+        )
     if abs(share) > _HIGHEST:
-        raise ValueError("the weights are too large or too small to be written as such, which UAI files ask for")
+        raise ValueError(
+            "the weights are too large or too small for a UAI file, which stores weights and not their logarithms"
+        )
     lines = ["MARKOV", str(len(model.cards)), " ".join(map(str, model.cards)), str(len(tables))]
     lines += [" ".join(map(str, (len(scope), *scope))) for scope in scopes]
     for table, top in zip(tables, tops, strict=True):

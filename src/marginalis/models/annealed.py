@@ -151,7 +151,9 @@ def _products(model: FactorModel, starts: Indices) -> _Parts:
         else:
             products[features] = products.get(features, 0.0) + coupling
             if len(products) > _MOST_TERMS:
-                raise ValueError(f"the factors have more than {_MOST_TERMS} products of spins: exact methods may do")
+                raise ValueError(
+                    f"the factors have more than {_MOST_TERMS} products of spins; exact methods may still apply"
+                )
     return constants, bias, products
 
 

@@ -45,7 +45,7 @@ def arrange(
     `summed` has the numbers of the variables to be summed out; by default they are chosen here.
     """
     if links.nnz > _MOST_EDGES:
-        raise ValueError(f"the graph has {links.nnz} couplings; there may be 2^31 of them")
+        raise ValueError(f"the graph has {links.nnz} couplings; there may be at most 2^31")
     both = sp.csr_array(links + links.T)
     both.eliminate_zeros()
     owners = units.owners(len(bias))
@@ -98,7 +98,7 @@ def rearrange(model: MRF, summed: Sequence[Any], visible: Indices | None = None)
     if visible is None and model.is_bipartite and np.array_equal(hidden, np.sort(model.split.visible)):
         return model.transposed()
     if not model.visible_units.is_like(model.hidden_units):
-        raise ValueError("summed must name one whole side where the two sides are of different kinds")
+        raise ValueError("summed must name all variables of one side, because the sides have different kinds of units")
     w = sp.csr_array(model.weights)
     inside = sp.csr_array((w.shape[0],) * 2) if model.lateral is None else sp.triu(sp.csr_array(model.lateral))
     links = sp.csr_array(sp.block_array([[inside, w], [None, sp.csr_array((w.shape[1],) * 2)]]))

@@ -124,6 +124,6 @@ def _bonds(
     if given.ndim != 2 or given.shape[1] != 2 or given.dtype.kind not in "iu":
         raise ValueError(f"graph is {shown(graph)}; it must be sides of a lattice, as in (8, 8), or pairs of variables")
     if np.any(plain_array(periodic, "periodic")):
-        raise ValueError("periodic goes with a lattice; the edges of a graph are all listed")
+        raise ValueError("periodic applies to lattices only; a graph lists all its edges")
     pairs, n = checked_edges(given, None)
     return pairs, as_shape(coupling, (len(pairs),), "coupling"), n  # type: ignore[arg-type]

@@ -67,9 +67,10 @@ class FactorModel(Displayed):
         n = len(self.cards)
         for scope, table in zip(self.scopes, self.tables, strict=True):
             if len(set(scope)) < len(scope) or not all(0 <= v < n for v in scope):
-                raise ValueError(f"scope {shown(scope)} must name different ones of the {n} variables")
-            if table.shape != tuple(self.cards[v] for v in scope):
-                raise ValueError(f"the table of {shown(scope)} has shape {table.shape}; its variables want another")
+                raise ValueError(f"scope {shown(scope)} must name different variables, numbered from 0 to {n - 1}")
+            shape = tuple(self.cards[v] for v in scope)
+            if table.shape != shape:
+                raise ValueError(f"the table of {shown(scope)} has shape {table.shape}; it must be {shape}")
         if np.isnan(self._entries).any() or np.isposinf(self._entries).any():
             raise ValueError("tables must be finite or -inf")
         for table in self.tables:

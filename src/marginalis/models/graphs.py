@@ -107,7 +107,9 @@ def from_graph(
     if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
         raise ValueError(f"graph is {a_kind(graph)}; it must be a networkx graph")
     if has_tables(graph):
-        raise ValueError(f"graph is {a_kind(graph)}, whose tables are the model and not its edges: use from_pgmpy")
+        raise ValueError(
+            f"graph is {a_kind(graph)}, which is defined by its tables and not by its edges: use from_pgmpy"
+        )
     nodes = list(graph.nodes)
     if not nodes:
         raise ValueError("graph has no nodes")
@@ -244,7 +246,7 @@ def from_tables(
     for (a, b), table in zip(pairs, pair.values(), strict=True):
         psi = real_array(table, f"pair[{a}, {b}]", 2)
         if psi.shape != (sizes[a], sizes[b]):
-            raise ValueError(f"pair[{a}, {b}] has shape {psi.shape}; the states want {(int(sizes[a]), int(sizes[b]))}")
+            raise ValueError(f"pair[{a}, {b}] has shape {psi.shape}; the states need {(int(sizes[a]), int(sizes[b]))}")
         tables.append(psi)
     if len({frozenset(edge) for edge in pairs.tolist()}) < len(pairs):
         raise ValueError("pair holds a table for (i, j) and another for (j, i)")

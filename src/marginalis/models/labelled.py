@@ -64,7 +64,7 @@ def in_order(model: MRF, found: Labelled, argument: str) -> tuple[Array, Array |
     """
     rows = found.rows
     if rows.ndim != 2 or rows.shape[1] != len(found.labels):
-        raise ValueError(f"{argument} has shape {rows.shape}; its {len(found.labels)} labels want as many columns")
+        raise ValueError(f"{argument} has shape {rows.shape}; its {len(found.labels)} labels need as many columns")
     if rows.dtype.kind not in "fiub":
         raise ValueError(f"{argument} has dtype {one_line(rows.dtype, 80)}; it must hold real numbers")
     if 0 in rows.shape:

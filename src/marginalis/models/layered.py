@@ -156,7 +156,7 @@ def dbm(
     for i, given in enumerate(weights):
         x: Any = given if sp.issparse(given) else real_array(given, f"weights[{i}]", 2)
         if x.shape != (len(b[i]), len(b[i + 1])):
-            raise ValueError(f"weights[{i}] has shape {x.shape}; the biases want {(len(b[i]), len(b[i + 1]))}")
+            raise ValueError(f"weights[{i}] has shape {x.shape}; the biases need {(len(b[i]), len(b[i + 1]))}")
         w.append(coupling_matrix(x, f"weights[{i}]").toarray() if sp.issparse(x) else x)
     if not isinstance(units, str) or units not in ("spin", "binary"):
         raise ValueError(f"units is {shown(units)}; a DBM has spin or binary units")

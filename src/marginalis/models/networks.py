@@ -228,7 +228,7 @@ def _logs(table: Any, names: Mapping[Any, Sequence[Any]]) -> Array:
     values = np.asarray(plain_array(table.values, f"the table of ({scope})"), dtype=np.float64)
     shape = tuple(len(names[label]) for label in table.variables)
     if values.size != np.prod(shape, dtype=np.int64):
-        raise ValueError(f"the table of ({scope}) has {values.size} values; its variables want {shape}")
+        raise ValueError(f"the table of ({scope}) has {values.size} values; its variables need {shape}")
     if not (np.isfinite(values) & (values >= 0.0)).all():
         raise ValueError(f"the table of ({scope}) holds values that are negative or not finite")
     if not values.any():

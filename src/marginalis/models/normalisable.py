@@ -18,7 +18,7 @@ def check_normalisable(model: Any) -> None:
     if model.lateral is not None:
         if model.visible_units.curvatures is not None and not _is_positive_definite(*_gaussian_precision(model)):
             raise ValueError(
-                f"the couplings make this {_words(model)} model not normalisable: the matrix of precisions less "
+                f"the couplings make this {_words(model)} model not normalisable: the matrix of precisions minus "
                 "couplings must be positive definite"
             )
         return

@@ -107,7 +107,7 @@ class DaskPool(Pool):
 
     def _gone(self) -> OSError:
         return OSError(
-            f"the scheduler is gone, and the Dask client {self.client.status}: what is finished is in the checkpoint, "
+            f"the Dask scheduler was lost (client: {self.client.status}); finished chains are in the checkpoint, "
             "if there is one"
         )
 

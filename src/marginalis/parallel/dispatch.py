@@ -66,8 +66,8 @@ def dispatch(
                 if reply is None:
                     if not ledger.lose(part):
                         raise OSError(
-                            f"a part of the run was lost {MOST_LOSSES + 1} times, its worker having died each time: "
-                            "perhaps for want of memory"
+                            f"a part of the run was lost {MOST_LOSSES + 1} times because its worker died each time, "
+                            "perhaps for lack of memory"
                         )
                 elif reply.version != __version__:
                     check_version(reply.version, reply.machine)

@@ -59,7 +59,7 @@ class Pool:
         except BrokenExecutor as error:
             raise broken(error) from None
         except RuntimeError as error:  # An executor that is shut down raises it.
-            raise ValueError(f"the pool takes no tasks: {error}") from None
+            raise ValueError(f"the pool does not accept tasks: {error}") from None
         if not callable(getattr(future, "add_done_callback", None)):
             raise ValueError(
                 f"the pool's submit has returned {a_kind(future)}; it must return a future, as those of "

@@ -76,7 +76,7 @@ class Processes:
                 is_last = self._able <= 0
             while is_last and (item := self._tasks.get()) is not None:
                 if item[0].set_running_or_notify_cancel():
-                    item[0].set_exception(BrokenExecutor(f"no process starts: {error}"))
+                    item[0].set_exception(BrokenExecutor(f"no worker process could be started: {error}"))
 
     def _feed_while_it_starts(self) -> None:
         process = self._start()

@@ -58,8 +58,8 @@ def started(work: Callable[[], None], threads: int) -> list[threading.Thread]:
             thread.start()
         except RuntimeError:  # The memory or the number of processes is limited.
             if not running:
-                raise MemoryError("the system starts no thread") from None
-            logger.info("the system starts %d threads of %d", len(running), threads)
+                raise MemoryError("the system cannot start a thread") from None
+            logger.info("the system could start only %d threads of %d", len(running), threads)
             break
         running.append(thread)
     return running

@@ -178,7 +178,7 @@ def works(bounds: Bounds, *, exact: float | None = None, ax: Any = None) -> Any:
         axes.axvline(bounds.free_energy, color=COLOURS[0], lw=1.5, label=name)
         mark_exact(axes.axvline, exact)
         axes.locator_params(axis="x", nbins=7)
-        axes.set_xlabel("work less ln Z$_0$ (reverse: with the sign turned)")
+        axes.set_xlabel("work minus ln Z$_0$ (reverse: with the opposite sign)")
         axes.set_ylabel("density of chains")
     return axes.figure if ax is None else ax
 

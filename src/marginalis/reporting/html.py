@@ -71,7 +71,7 @@ def _answer(report: Report) -> str:
     if not doubts:
         lines.append('<p class="fine">No warnings: all checks passed.</p>')
     if report.said():
-        what = "Every way that was taken to F, with its 95 % range; the broad bar lies between the bounds."
+        what = "All values of F, each with its 95 % interval; the broad bar extends between the bounds."
         exactly = None if exact is None else -float(exact)
         lines.append(_figure(lambda: plots.answers(report.said(), exact=exactly), what))
     return "\n".join([*lines, "</header>"])
@@ -150,7 +150,9 @@ def _weights(report: Report) -> list[str]:
     one = _figure(
         lambda: plots.weights(e, exact=exact), f"Log-weights of the {unit}. Few {unit} on the right decide the mean."
     )
-    two = _figure(lambda: plots.running(e, exact=exact), f"F as {unit} are added: it should have settled.")
+    two = _figure(
+        lambda: plots.running(e, exact=exact), f"F against the number of {unit} used: it should have converged."
+    )
     return [definitions(facts), f'<div class="figures">{one}{two}</div>']
 
 
@@ -191,17 +193,19 @@ def _opinion(report: Report) -> list[str]:
         off = "" if report.exact is None or math.isnan(value) else f"{value + float(report.exact):+.{digits}f}"
         row = {"way": name, "F": "" if math.isnan(value) else f"{value:.{digits}f}"}
         row |= {"from": _number(low, digits), "to": _number(high, digits)}
-        rows.append(row if report.exact is None else row | {"less exact F": off})
+        rows.append(row if report.exact is None else row | {"minus exact F": off})
     paragraphs = [
         f"The estimate took the path from the base “{e.base}” ({method_name(e.method)}, {e.record}). "
-        "Every Ẑ is unbiased along whatever path, so that one that has missed a part of the model gives a larger F "
-        "than one that has not: of two that disagree, believe the lower F."
+        "Ẑ is unbiased along every path, and a path that misses a part of the states gives a larger F than one that "
+        "does not: if two values disagree, the lower F is more likely to be right."
     ]
     notes = _warnings(e.notes)
     if not report.was_free:
-        paragraphs.append("Steps, schedule or base were given: no other path was asked. Leave them out, and some are.")
+        paragraphs.append(
+            "Steps, schedule or base were given, so no other path was tried. Without them, several paths are compared."
+        )
     elif not notes:
-        paragraphs.append("Other paths were asked before, by a few chains; none has found more than this one.")
+        paragraphs.append("Short trial runs along other paths have not found a larger Z than this one.")
     return [*(f"<p>{escaped(text)}</p>" for text in paragraphs), *notes, table(rows)]
 
 
@@ -217,7 +221,7 @@ def _exact(report: Report) -> list[str]:
     e = report.estimate
     if e is not None and 0.0 < e.stderr < math.inf:
         z = (e.free_energy + float(report.exact)) / e.stderr
-        facts["estimate less exact"] = f"{e.free_energy + float(report.exact):+.2g}, {z:+.1f} standard errors"
+        facts["estimate minus exact"] = f"{e.free_energy + float(report.exact):+.2g}, {z:+.1f} standard errors"
     return [definitions(facts)]
 
 

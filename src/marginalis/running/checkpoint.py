@@ -96,7 +96,7 @@ class Checkpoint(Database):
             if good:
                 yield number, piece
                 continue
-            logger.warning("%s: a piece of it has changed since it was written; its chains are run again", self.path)
+            logger.warning("%s: a stored result is corrupt; its chains are run again", self.path)
             with self.access("BEGIN IMMEDIATE") as db:
                 db.execute("DELETE FROM piece WHERE number = ?", (number,))
 

@@ -317,4 +317,7 @@ def warnings_of_digits(log_weights: Array) -> tuple[str, ...]:
     top = float(log_weights.max())
     if math.ulp(top) < _COARSE:
         return ()
-    return (f"the log-weights, of size {abs(top):.2g}, are rounded to {math.ulp(top):.1g}: the error is not known",)
+    return (
+        f"the log-weights are as large as {abs(top):.2g} and are rounded to {math.ulp(top):.1g}: the error is "
+        "not known",
+    )

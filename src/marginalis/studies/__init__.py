@@ -150,7 +150,7 @@ def _read(store: Store, e: Experiment, count: int, whole: bool = False) -> Conte
     wanted = {(instance, *key) for instance, item in pieces for key in e.keys(item)}
     wrong = len(wanted ^ {row[:6] for row in contents.means})
     if wrong:
-        raise store.damage(f"{wrong} results of {e.name} are missing, or should not be there")
+        raise store.damage(f"{wrong} results of {e.name} are missing or unexpected")
     return contents
 
 

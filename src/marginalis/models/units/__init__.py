@@ -38,7 +38,7 @@ def parse_units(
         return word
     kind, _, detail = word.partition(":") if isinstance(word, str) else ("", "", "")
     if kind != "gaussian" and precision is not None:
-        raise ValueError(f"{argument} is {shown(word)}; a precision goes with 'gaussian' only")
+        raise ValueError(f"{argument} is {shown(word)}; only 'gaussian' units have a precision")
     if kind == "categorical":
         try:
             sizes = tuple(int(q) for q in detail.split(","))

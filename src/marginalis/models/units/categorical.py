@@ -48,7 +48,7 @@ class Categorical(Units):
         """Return the number of states of each variable."""
         if isinstance(self.sizes, int):
             if features % self.sizes:
-                raise ValueError(f"{features} features do not make whole variables of {self.sizes} states")
+                raise ValueError(f"{features} features are not a multiple of {self.sizes}, the states of a variable")
             return np.full(features // self.sizes, self.sizes)
         if sum(self.sizes) != features:
             raise ValueError(f"variables of {sum(self.sizes)} states in all cannot have {features} features")

@@ -75,7 +75,7 @@ class Gaussian(Units):
         return mean * self.gamma
 
     def allows(self, rows: Array) -> tuple[NDArray[np.bool_], str]:
-        return np.isfinite(rows), "Gaussian units want finite numbers"
+        return np.isfinite(rows), "Gaussian units are finite numbers"
 
     def own_terms(self, rows: Array) -> Array:
         terms: Array = -0.5 * (rows * rows) @ self.gamma

@@ -158,7 +158,7 @@ class Rectified(Units):
         finite = np.isfinite(rows)
         if self.is_nonnegative:
             return finite & (rows >= 0.0), "ReLU units are 0 or larger"
-        return finite, "dReLU units want finite numbers"
+        return finite, "dReLU units are finite numbers"
 
     def own_terms(self, rows: Array) -> Array:
         gamma_plus, gamma_minus, theta_plus, theta_minus = self.halves
