@@ -86,7 +86,7 @@ def test_gradient_on_any_graph_has_the_shape_of_its_couplings():
 def test_gradients_by_absent_couplings_are_refused():
     zeros = W.copy()
     zeros[0, 0] = 0.0
-    with pytest.raises(ValueError, match="weights has 1 zeros, for which ∂ ln Z is not known"):
+    with pytest.raises(ValueError, match="weights has 1 zeros, and ∂ ln Z by these is not known"):
         mg.expectations(mg.rbm(zeros, B, C)).gradient()
     sparse = mg.expectations(mg.rbm(sp.csr_array(zeros), B, C)).gradient()
     assert sparse.weights.nnz == 11

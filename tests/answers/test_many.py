@@ -100,7 +100,7 @@ def test_errors_name_the_model(models):
     with pytest.raises(ValueError, match=r"models\['bad'\]"):
         mg.estimate_many({**models, "bad": "no model"}, **OPTIONS)
     for pool in (None, Pool()):
-        with pytest.raises(ValueError, match=r"models\[0\]: transition 'metropolis' serves spin"):
+        with pytest.raises(ValueError, match=r"models\[0\]: transition 'metropolis' supports spin"):
             mg.estimate_many([mg.potts_grid((2, 3), 3)], transition="metropolis", pool=pool, **OPTIONS)
     with pytest.raises(ValueError, match="seed is -1"):
         mg.estimate_many(models, **{**OPTIONS, "seed": -1})

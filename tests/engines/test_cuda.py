@@ -95,7 +95,7 @@ def test_sparse_graphs(roomy):
 
 def test_what_has_more_than_one_coupling_is_not_drawn_by_planes():
     for model in (MIXED, mg.ising_grid((10, 10), coupling=(np.ones((10, 9)), 0.5 * np.ones((9, 10))))):
-        with pytest.raises(ValueError, match="engine 'cuda' serves draws='words' only for such a model"):
+        with pytest.raises(ValueError, match="engine 'cuda' supports only draws='words' for this model"):
             make_plan(model, steps=3, chains=10, engine="cuda", draws="planes")
 
 

@@ -88,7 +88,7 @@ def test_runs_of_two_streams_are_not_mixed(tmp_path):
     options = dict(steps=4, chains=40, seed=1)
     usual, other = (mg.estimate(model, draws=draws, **options) for draws in ("words", "planes"))
     more = mg.estimate(model, first_chain=40, **options)
-    with pytest.raises(ValueError, match="one draws by planes, the other by words"):
+    with pytest.raises(ValueError, match="one has draws='planes', the other 'words'"):
         other + more
     assert "draws" not in json.loads(usual.to_json()) | usual.record.to_plain()
     assert json.loads(other.to_json())["draws"] == "planes"
@@ -111,4 +111,4 @@ def test_command_line(tmp_path):
     assert command(*words, "--out", tmp_path / "s.npz", "--first-chain", 40).returncode == 0
     joined = command("join", tmp_path / "r.npz", tmp_path / "s.npz")
     assert joined.returncode == 2
-    assert "one draws by planes, the other by words" in joined.stderr
+    assert "one has draws='planes', the other 'words'" in joined.stderr

@@ -133,14 +133,14 @@ def test_twice_the_digits_where_the_sectors_cancel():
         assert pfaffian_log_z(drawing, beta * j) == pytest.approx(expected, rel=1e-12)
         value, error = _log_sum(drawing, tree, beta * j, 1, 0)
         assert abs(value + math.log(2.0) + 18 * beta - expected) < error  # the error of doubles is known
-    with pytest.raises(ValueError, match="cancel to less than 104 bits"):
+    with pytest.raises(ValueError, match="rounding error of 104 bits"):
         pfaffian_log_z(drawing, 40.0 * j)
 
 
 def test_couplings_too_strong_for_the_exponents_of_doubles():
     drawing = _cached_grid((4, 4), (False, False), False)
     j = 1e4 * np.random.default_rng(2).choice([-1.0, 1.0], drawing.couplings)
-    with pytest.raises(ValueError, match=r"couplings up to 1e\+04"):
+    with pytest.raises(ValueError, match=r"up to 1e\+04"):
         pfaffian_log_z(drawing, j)
     assert pfaffian_log_z(drawing, np.abs(j)) == pytest.approx(24e4 + math.log(2.0), rel=1e-15)
 

@@ -63,7 +63,7 @@ def test_evidence_for_any_model(tmp_path):
 
 def test_options_go_with_their_formats(tmp_path):
     mg.save(mg.rbm(W, B, C), tmp_path / "m.npz")
-    with pytest.raises(ValueError, match="update is 3; it goes with the checkpoints"):
+    with pytest.raises(ValueError, match="update is 3; it applies to checkpoints"):
         mg.load(tmp_path / "m.npz", update=3)
     with pytest.raises(ValueError, match="maxcut applies to rudy files only"):
         mg.load(tmp_path / "m.npz", maxcut=True)

@@ -134,7 +134,7 @@ def test_scopes_of_more_variables_than_an_array_has_axes(tmp_path):
     n = 20_000
     scope = " ".join(map(str, range(n)))
     many = f"MARKOV {n} {'2 ' * n} 1 {n} {scope} 5 1 1 1 1 1"
-    with pytest.raises(ValueError, match="has size '5'; its variables want too many"):
+    with pytest.raises(ValueError, match="has size '5'; its variables need too many"):
         mg.load(write(tmp_path, many))
     alone = f"MARKOV {n} {'1 ' * (n - 1)} 2 1 {n} {scope} 2 1 3"  # all but one have one state
     assert mg.exact_log_z(mg.load(write(tmp_path, alone))) == pytest.approx(math.log(4.0))

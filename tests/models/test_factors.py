@@ -128,8 +128,8 @@ def test_why_not_annealed():
 @pytest.mark.parametrize(
     ("scopes", "tables", "problem"),
     [
-        (((0, 0),), (np.zeros((2, 2)),), "different ones"),
-        (((0, 2),), (np.zeros((2, 2)),), "different ones"),
+        (((0, 0),), (np.zeros((2, 2)),), "different variables"),
+        (((0, 2),), (np.zeros((2, 2)),), "different variables"),
         (((0, 1),), (np.zeros((3, 2)),), "shape"),
         (((0, 1),), (np.full((2, 3), np.nan),), "finite or -inf"),
         (((0, 1),), (np.full((2, 3), np.inf),), "finite or -inf"),

@@ -134,7 +134,7 @@ def test_a_run_goes_on_after_its_scheduler_was_lost(model, alone, client, tmp_pa
     few = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "protocol": "tcp://"}
     with distributed.LocalCluster(**few, **QUIET) as short_lived:
         own = distributed.Client(short_lived, set_as_default=False)
-        with pytest.raises(OSError, match="the scheduler is gone"):
+        with pytest.raises(OSError, match="the Dask scheduler was lost"):
             mg.estimate(model, pool=own, checkpoint=path, progress=lambda f: f > 0.3 and short_lived.close(), **OPTIONS)
         own.close()
     with contextlib.closing(sqlite3.connect(path)) as db:

@@ -127,7 +127,7 @@ def test_a_model_that_kills_every_worker_is_given_up(model):
             future.set_exception(WorkerDied("gone"))
             return future
 
-    with pytest.raises(OSError, match="lost 6 times, its worker having died"):
+    with pytest.raises(OSError, match="lost 6 times because its worker died"):
         mg.estimate(model, steps=3, chains=16, pool=Deadly())
 
 
