@@ -182,7 +182,7 @@ def test_forms_of_data(rng, monkeypatch, weights):
         ("categorical:3", [[1, 0, 0, 0, 2, 0]], r"data\[0, 4\] is 2; categorical units are one-hot"),
         ("categorical:3", [[1, 0, 0, 0, 1, 1]], r"data\[0\] gives variable 1 2 states"),
         ("categorical:2,4", [[0, 1, 0, 0, 0, 0]], r"data\[0\] gives variable 1 0 states"),
-        ("gaussian", [[0, 0, 0, 0, 0, np.inf]], r"data\[0, 5\] is inf; Gaussian units want finite"),
+        ("gaussian", [[0, 0, 0, 0, 0, np.inf]], r"data\[0, 5\] is inf; Gaussian units are finite"),
         ("gaussian", np.full(6, 1e200), "too large for floating point"),
         (
             "categorical:3",
