@@ -3,7 +3,7 @@
 # ruff: noqa: F403
 from __future__ import annotations
 
-TYPE_CHECKING = False  # that of `typing`, which takes longer to import than all of this
+TYPE_CHECKING = False  # Type checkers take it as true, as `typing.TYPE_CHECKING`, whose import takes time.
 if TYPE_CHECKING:
     from ._public import *
     from ._public import MRF as BipartiteMRF  # noqa: F401

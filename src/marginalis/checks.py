@@ -142,6 +142,16 @@ def frozen(array: Any) -> Any:
     return array
 
 
+def dense(matrix: Any) -> Any:
+    """Return a matrix as an array; a sparse one is expanded."""
+    return matrix.toarray() if sp.issparse(matrix) else matrix
+
+
+def stored(matrix: Any) -> Any:
+    """Return the entries of an array, or the stored entries of a sparse matrix."""
+    return matrix.data if sp.issparse(matrix) else matrix
+
+
 def real_number(value: Any, argument: str) -> float:
     """Return `value` as a finite float, or raise a ValueError that names the argument."""
     array = plain_array(value, argument)
@@ -151,6 +161,14 @@ def real_number(value: Any, argument: str) -> float:
         number = float(array)
     if not math.isfinite(number):
         raise ValueError(f"{argument} is {number!r}; it must be finite")
+    return number
+
+
+def positive(value: Any, argument: str) -> float:
+    """Return `value` as a finite positive float, or raise a ValueError that names the argument."""
+    number = real_number(value, argument)
+    if number <= 0.0:
+        raise ValueError(f"{argument} is {shown(value)}; it must be positive")
     return number
 
 

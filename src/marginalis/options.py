@@ -224,7 +224,7 @@ def notes() -> dict[str, str]:
     return {name: hint.__metadata__[0] for name, hint in hints.items()}
 
 
-_told: set[str] = set()  # by Python warnings
+_told: set[str] = set()  # Texts that were given as Python warnings already.
 
 
 def tells(door: Door) -> Door:

@@ -239,7 +239,7 @@ def test_an_interval_wider_than_the_spread_of_the_weights_has_a_remark():
     assert plain.remarks == ()
     assert plain.to_dict()["remarks"] == []
     (remark,) = coarse.to_dict()["remarks"]
-    assert remark.startswith("the interval reaches ± 0.2 at least, which rounding in ")
+    assert remark.startswith("the interval is at least ± 0.2, because rounding in ")
     assert f"\nnote: {remark}" in str(coarse)
     assert not any("rounding" in warning for warning in coarse.warnings)
     assert make_estimate(np.arange(9.0), rounding=1e-9).remarks == ()

@@ -61,7 +61,7 @@ def test_an_engine_that_does_not_serve_a_stream_says_so(draws):
     assert auto.placement.engine == "numpy"
     for engine in ("numba", "cuda"):
         with pytest.raises(
-            ValueError, match=f"engine '{engine}' serves draws='words' only .* not '{draws}'; use 'auto'"
+            ValueError, match=f"engine '{engine}' supports only draws='words' .* not '{draws}'; use 'auto'"
         ):
             make_plan(model, steps=3, chains=4, draws=draws, engine=engine)
     assert not np.array_equal(log_weights(auto, "auto"), log_weights(make_plan(model, steps=3, chains=4), "numpy"))

@@ -143,7 +143,7 @@ def test_estimates_of_hard_squares(penalty, transition):
         assert chosen.log_z == pytest.approx(mg.estimate(model, engine="numpy", **options).log_z, abs=1e-5)
     if penalty >= 1e12:
         assert chosen.engine == "numpy"
-        with pytest.raises(ValueError, match="engine 'numba' takes 0/1 units as spins"):
+        with pytest.raises(ValueError, match="engine 'numba' converts 0/1 units to spins"):
             mg.estimate(model, engine="numba", **options)
 
 

@@ -120,7 +120,7 @@ def replaced(name, value):
         (replaced("rbm_hdf5_file_format_version", "2.0.0"), "has format version '2.0.0'; this package reads 1.0.0"),
         (replaced("rbm_type", "DeepRBM"), "has rbm_type 'DeepRBM'"),
         (replaced("hidden_type", "StdGauss"), "has hidden units of type 'StdGauss'; this package has Binary, Spin"),
-        (replaced("weights", np.zeros((3, 2))), r"weights has shape \(2, 3\); the layers want \(3, 2\)"),
+        (replaced("weights", np.zeros((3, 2))), r"weights has shape \(2, 3\); the layers need \(3, 2\)"),
         (replaced("visible_par", np.zeros(3)), r"visible_par has shape \(3,\)"),
         (
             lambda file: file.__delitem__("weights"),

@@ -220,7 +220,7 @@ def test_a_file_with_wrong_parameters_is_refused(tmp_path):
         ({"hidden_gamma_plus": np.array([-1.0])}, "gamma_plus must be positive and finite"),
         ({"hidden_gamma_plus": np.ones(3)}, "has 3 numbers; it must have 1 or 4"),
         ({"hidden_theta_plus": np.array([np.nan])}, "theta_plus must be finite"),
-        ({"hidden_theta_plus": None}, "it wants the keys hidden_gamma_plus, hidden_gamma_minus"),
+        ({"hidden_theta_plus": None}, "it needs the keys hidden_gamma_plus, hidden_gamma_minus"),
     ):
         np.savez(tmp_path / "bad.npz", **{k: x for k, x in (arrays | change).items() if x is not None})
         with pytest.raises(ValueError, match=message):

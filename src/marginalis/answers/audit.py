@@ -51,27 +51,27 @@ class Audit(Answer):
     Energies H are those of the model without its temperature; β takes the place of 1/T.
     """
 
-    beta: float  # maximum of the likelihood
+    beta: float  # Maximum of the likelihood.
     stderr: float
-    nominal: float  # 1/T of the model
-    pseudo_beta: float | None  # maximum of the pseudo-likelihood; infinite if the samples are local minima
+    nominal: float  # 1/T of the model.
+    pseudo_beta: float | None  # Maximum of the pseudo-likelihood; infinite if the samples are local minima.
     pseudo_stderr: float | None
-    pseudo_z: float | None  # its slope at β in standard errors; None if only visible variables are given
+    pseudo_z: float | None  # Its slope at β in standard errors; None if only visible variables are given.
     samples: int
-    energy: float  # mean of the samples
+    energy: float  # Mean of the samples.
     energy_error: float
-    model_energy: float  # mean under the model at its own temperature
+    model_energy: float  # Mean under the model at its own temperature.
     model_energy_error: float
-    spread: float  # standard deviation of the energy of the samples
-    model_spread: float  # the same of the model at β
-    spread_z: float | None  # difference of the variances in standard errors
-    log_z: float  # at β
+    spread: float  # Standard deviation of the energy of the samples.
+    model_spread: float  # Standard deviation of the energy of the model at β.
+    spread_z: float | None  # Difference of the variances in standard errors.
+    log_z: float  # ln Z of the model at β.
     log_z_error: float
     kl_nominal: float  # Kullback–Leibler divergence of P at β from P at the temperature of the model
-    bounds: Bounds | None  # bounds of F at β; the reverse chains start from the samples
-    kl_at_least: float | None  # lower bound of the divergence of the distribution of the samples from P at β
+    bounds: Bounds | None  # Bounds of F at β; the reverse chains start from the samples.
+    kl_at_least: float | None  # Lower bound of the divergence of the samples' distribution from P at β.
     kl_error: float | None
-    curve: Thermodynamics  # a few points around β
+    curve: Thermodynamics  # Values at a few points around β.
     record: Record
     run_warnings: tuple[str, ...]
 
@@ -223,7 +223,7 @@ def audit(model: Any, samples: Any, *, bounds: bool = True, **options: Unpack[Ru
     a, inner = rows.energies(beta)
     u, u_error = _at(curve, "energy", beta), _at(curve, "energy_error", beta)
     variance = _variance(curve, beta)
-    information = variance - float(inner.mean())  # of one sample about β
+    information = variance - float(inner.mean())  # Information of one sample about β.
     if not information > 1e-9 * max(variance, 1e-300):
         raise ValueError("samples do not determine β: the energy of the model does not vary there")
     n = len(a)

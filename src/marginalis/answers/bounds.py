@@ -14,10 +14,9 @@ from functools import cached_property
 from typing import Any, Unpack
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.special import ndtri
 
-from ..checks import Array, real_array, real_number, whole
+from ..checks import Array, dense, real_array, real_number, whole
 from ..display import sketch
 from ..display.words import decimals
 from ..engines.plan import Plan, make_plan
@@ -49,10 +48,10 @@ class Bounds(Answer):
     """Two bounds of F that hold together with probability `confidence`, and an estimate of F."""
 
     forward: Estimate
-    reverse_log_weights: Array  # for chains from the target to the base; their mean weight estimates Z_0/Z
-    samples: str  # source of the states that the reverse chains start from: "given", "exact, by …" or "approximate"
+    reverse_log_weights: Array  # Chains from the target to the base; their mean weight estimates Z_0/Z.
+    samples: str  # Source of the states that the reverse chains start from: "given", "exact, by …" or "approximate".
     confidence: float
-    record: Record  # record of the forward run, with the time of both runs
+    record: Record  # Record of the forward run, with the time of both runs.
 
     @property
     def is_certified(self) -> bool:
@@ -295,7 +294,7 @@ def _given(plan: Plan, samples: Any) -> Array:
     pair = isinstance(samples, tuple) and len(samples) == 2 and all(np.ndim(side) == 2 for side in samples)
     model, natural = plan.path.model, plan.path.model.natural
     table = visible_table(model, samples[0] if pair else samples, "samples")
-    rows = np.asarray(table.toarray() if sp.issparse(table) else table, dtype=np.float64)
+    rows = np.asarray(dense(table), dtype=np.float64)
     visible, hidden = split_rows(model, rows, argument="samples")
     if pair:
         hidden = real_array(samples[1], "hidden samples", 2)

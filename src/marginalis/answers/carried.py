@@ -39,7 +39,7 @@ class Origin:
 
     log_z0: float
     unseen: float  # See `Estimate.unseen`.
-    record: Record  # of the run to the first model
+    record: Record  # Record of the run to the first model.
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +50,8 @@ class Carried:
     model: MRF
     models: int  # Number of models so far.
     steps: int  # Number of annealing steps so far.
-    states: Array  # of the chains, one row each
-    log_weights: Array  # of the chains
+    states: Array  # States of the chains, one row each.
+    log_weights: Array  # Log-weights of the chains.
     results: Array  # Log-weights of the populations, or of the chains without resampling; Z_0 is not included.
     pilots: Array  # States of the pilot chains.
 

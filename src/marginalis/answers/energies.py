@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
-from ..checks import Array
+from ..checks import Array, dense
 from ..models.data import split_rows, visible_table
 from ..models.model import MRF
 
@@ -35,7 +34,7 @@ class Rows:
     def of(cls, model: MRF, samples: Any) -> Rows:
         """Return the checked samples, or raise a ValueError that describes what is wrong."""
         table = visible_table(model, samples, "samples")
-        rows = np.asarray(table.toarray() if sp.issparse(table) else table, dtype=np.float64)
+        rows = np.asarray(dense(table), dtype=np.float64)
         visible, hidden = split_rows(model, rows, argument="samples")
         if hidden is None and not model.n_hidden:
             hidden = np.zeros((len(visible), 0))
@@ -50,10 +49,7 @@ class Rows:
     def in_order(self) -> Array:
         """Return rows of all features in the caller's order."""
         assert self.hidden is not None
-        rows = np.empty((len(self.visible), self.model.n_features))
-        at_v, at_h = self.model.callers_features()
-        rows[:, at_v], rows[:, at_h] = self.visible, self.hidden
-        return rows
+        return self.model.in_callers_order(self.visible, self.hidden)
 
     def energies(self, beta: float) -> tuple[Array, Array]:
         """Return the mean energy of every sample over hidden variables that are not given, at β, and its variance."""

@@ -34,12 +34,12 @@ class Estimate(Answer):
     Z is estimated without bias; F is not: E[F̂] ≥ F (eq. F_AIS_bound).
     """
 
-    weights: Weights  # one weight per chain, or per population if chains are resampled
+    weights: Weights  # One weight per chain, or per population if chains are resampled.
     record: Record
     fingerprint: str
-    curve: Curve | None = None  # ln Z(β) along the path, if recorded
-    notes: tuple[str, ...] = ()  # warnings that do not follow from the weights
-    hints: tuple[str, ...] = ()  # remarks that are not stored in files
+    curve: Curve | None = None  # ln Z(β) along the path, if it was recorded.
+    notes: tuple[str, ...] = ()  # Warnings that do not follow from the weights.
+    hints: tuple[str, ...] = ()  # Remarks that are not stored in files.
 
     @property
     def log_weights(self) -> Array:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve
 
+from ..checks import dense
 from ..exact.elimination import Conditional, eliminate_factors
 from ..exact.enumeration import log_marginals
 from ..exact.networks import cheapest_order
@@ -50,7 +50,7 @@ def exact_means(
     if functions:
         return _by_joint_enumeration(model, what, functions, log2_work)
     if not len(what.pairs):
-        features = _in_order(model, *(_free(model, side) for side in ("visible", "hidden")))
+        features = model.in_callers_order(*(_free(model, side) for side in ("visible", "hidden")))
         return Means(features[0], np.zeros(0), {}, "independence")
     v, h = model.natural.visible_units, model.natural.hidden_units
     if v.precisions is not None and h.precisions is not None:
@@ -89,14 +89,6 @@ def _free(model: MRF, side: str) -> Array:
     return getattr(model.natural, f"{side}_units").mean(bias[None]) if len(bias) else np.zeros((1, 0))
 
 
-def _in_order(model: MRF, visible: Array, hidden: Array) -> Array:
-    """Put values of the features of both sides in the caller's order, along the last axis."""
-    at_v, at_h = model.callers_features()
-    rows = np.empty((*visible.shape[:-1], model.n_features))
-    rows[..., at_v], rows[..., at_h] = visible, hidden
-    return rows
-
-
 def _by_enumeration(model: MRF, what: Features) -> Means | None:
     """Average over all states of the visible side, with the mean of the hidden side given each of them."""
     natural = model.natural
@@ -117,7 +109,7 @@ def _by_enumeration(model: MRF, what: Features) -> Means | None:
         h = np.zeros((len(part), 0))
         if len(natural.hidden_bias):
             h = natural.hidden_units.mean(natural.hidden_bias + v @ natural.weights)
-        rows = _in_order(model, v, h)
+        rows = model.in_callers_order(v, h)
         means += part @ rows
         products += part @ (rows[:, a] * rows[:, b])
     return Means(means, products, {}, "enumeration")
@@ -150,7 +142,7 @@ def _by_joint_enumeration(model: MRF, what: Features, functions: dict[str, Funct
             if natural.lateral is not None:
                 exponents = exponents + 0.5 * ((visible @ natural.lateral) * visible).sum(axis=1)[:, None]
             both = np.repeat(visible, len(hidden), axis=0), np.tile(hidden, (len(visible), 1))
-            yield exponents.ravel(), _in_order(model, *both)
+            yield exponents.ravel(), model.in_callers_order(*both)
 
     top = max(float(exponents.max()) for exponents, _ in pieces())
     if not math.isfinite(top):
@@ -178,15 +170,14 @@ def _of_gaussians(model: MRF, what: Features, log2_work: float) -> Means | None:
     assert gamma_v is not None
     assert gamma_h is not None
     at_v, at_h = model.callers_features()
-    precision = np.diag(_in_order(model, gamma_v, gamma_h))
-    w = natural.weights.toarray() if sp.issparse(natural.weights) else natural.weights
+    precision = np.diag(model.in_callers_order(gamma_v, gamma_h))
+    w = dense(natural.weights)
     precision[np.ix_(at_v, at_h)] -= w
     precision[np.ix_(at_h, at_v)] -= w.T
     if natural.lateral is not None:
-        lateral = natural.lateral.toarray() if sp.issparse(natural.lateral) else natural.lateral
-        precision[np.ix_(at_v, at_v)] -= lateral
+        precision[np.ix_(at_v, at_v)] -= dense(natural.lateral)
     factor = cho_factor(precision, lower=True)
-    mean = cho_solve(factor, _in_order(model, natural.visible_bias, natural.hidden_bias))
+    mean = cho_solve(factor, model.in_callers_order(natural.visible_bias, natural.hidden_bias))
     a, b = what.pairs.T
     return Means(mean, cho_solve(factor, np.identity(n))[a, b] + mean[a] * mean[b], {}, "closed form")
 

@@ -34,7 +34,7 @@ from .gradient import Gradient, gradient_of
 from .record import Answer, Record, data_frame, finite, plain_name
 from .unseen import reach_of_function, reaches_of_means, reaches_of_products, widened
 
-_CHEAP, _ANY = 26.0, 34.0  # log2 of the operations that take about a second, and some minutes.
+_CHEAP, _ANY = 26.0, 34.0  # log2 of the operations that take about a second, and of those that take some minutes.
 _CHEAP_TABLES = 22.0  # log2 of the table entries that take about a second.
 _SHOWN = 40  # Largest number of printed lines of a table.
 
@@ -59,10 +59,10 @@ class Expectations(Answer):
     function_errors: Mapping[str, Array]
     features: Features
     record: Record
-    source: str  # "annealing", or the exact method
-    estimate: Estimate | None = None  # estimate of F from the same chains; None if the means are exact
+    source: str  # "annealing", or the exact method.
+    estimate: Estimate | None = None  # Estimate of F from the same chains; None if the means are exact.
     notes: tuple[str, ...] = ()
-    model: MRF | None = None  # None for a model of factors
+    model: MRF | None = None  # None for a model of factors.
     _is_table = True
 
     @property
@@ -371,10 +371,10 @@ def _from_chains(states: FinalStates, model: MRF, what: Features, functions: dic
     sums: dict[str, list[Array]] = {name: [] for name in functions}
     for k in range(moves):
         hidden_means, hidden = units.mean(states.fields(k)), states.hidden(k)
-        own[:, k] = states.in_order(states.visible_means(k, hidden), hidden_means).T
-        rows[:, k] = states.in_order(states.visible[k], hidden_means).T
+        own[:, k] = states.model.in_callers_order(states.visible_means(k, hidden), hidden_means).T
+        rows[:, k] = states.model.in_callers_order(states.visible[k], hidden_means).T
         if functions:
-            drawn = states.in_order(states.visible[k], hidden)
+            drawn = states.model.in_callers_order(states.visible[k], hidden)
             drawn.flags.writeable = False
             for name, function in functions.items():
                 sums[name].append(evaluated(function, name, drawn))

@@ -25,11 +25,11 @@ class Features:
     Gaussian variable.
     """
 
-    labels: Sequence[Any]  # labels of the variables
-    owners: Indices  # variable of each feature
-    states: Indices  # state that a one-hot feature represents; -1 for other features
-    values: Array  # [feature, 2]
-    pairs: Indices  # numbers a < b of coupled features, sorted
+    labels: Sequence[Any]  # Labels of the variables.
+    owners: Indices  # Variable of each feature.
+    states: Indices  # State that a one-hot feature represents; -1 for other features.
+    values: Array  # The two values of each feature, [feature, 2].
+    pairs: Indices  # Numbers a < b of coupled features, sorted.
 
     @classmethod
     def of(cls, model: MRF) -> Features:

@@ -78,13 +78,6 @@ class FinalStates:
         """Return the fields of the visible side given all other variables."""
         return self.model.visible_fields(self.visible[move], hidden)
 
-    def in_order(self, visible: Array, hidden: Array) -> Array:
-        """Put rows of both sides in the caller's order."""
-        at_v, at_h = self.model.callers_features()
-        rows = np.empty((len(visible), self.model.n_features))
-        rows[:, at_v], rows[:, at_h] = visible, hidden
-        return rows
-
     @cached_property
     def weights(self) -> Array:
         """Weights of all states, [move, chain], normalised to the sum 1."""

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Unpack
 
-from ..checks import real_number, shown
+from ..checks import positive
 from ..display.card import Displayed
 from ..display.words import method_name
 from ..engines.plan import model_digest
@@ -185,8 +185,8 @@ def free_energy(
     """
     begun = time.perf_counter()
     chosen = filled_in(options, leave_out=("chains",))
-    goal = _positive(tolerance, "tolerance")
-    seconds = math.inf if budget is None else _positive(budget, "budget")
+    goal = positive(tolerance, "tolerance")
+    seconds = math.inf if budget is None else positive(budget, "budget")
     given = load(os.fspath(model)) if isinstance(model, str | os.PathLike) else model
     found = as_summable(given)
     given_options: Any = {**options, "seed": chosen["seed"]}
@@ -242,10 +242,3 @@ def _estimated(model: MRF | FactorModel, goal: float, budget: float | None, opti
 def _half_width(found: Estimate) -> float:
     low, high = found.interval
     return (high - low) / 2.0
-
-
-def _positive(value: Any, argument: str) -> float:
-    number = real_number(value, argument)
-    if number <= 0.0:
-        raise ValueError(f"{argument} is {shown(value)}; it must be positive")
-    return number

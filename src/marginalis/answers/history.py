@@ -30,13 +30,13 @@ class Point:
     log_z: float
     log_z_interval: tuple[float, float]
     stderr: float
-    log_p: Mapping[str, float] = field(default_factory=dict)  # mean of every set of rows
+    log_p: Mapping[str, float] = field(default_factory=dict)  # Mean of every set of rows.
     rows_error: Mapping[str, float] = field(default_factory=dict)
-    source: str = CARRIED  # the carried population, a fresh run, or nothing if the model had no ln Z
-    annealing_steps: int = 0  # of all chains, for this point
-    seconds: float = 0.0  # that this point took
+    source: str = CARRIED  # The carried population, a fresh run, or nothing if the model had no ln Z.
+    annealing_steps: int = 0  # Steps of all chains for this point.
+    seconds: float = 0.0  # Time of this point.
     note: str = ""
-    model: str = ""  # digest
+    model: str = ""  # Digest of the model.
 
     def log_p_interval(self, name: str) -> tuple[float, float]:
         """Return the 95 % interval of the mean ln p of a set of rows, from the uncertainty of ln Z alone."""

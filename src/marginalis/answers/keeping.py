@@ -39,11 +39,11 @@ NOTHING_KNOWN = Known({}, [], Numbers.unknown(0), {})
 
 
 class Keeper:
-    """Keeps nothing."""
+    """Base class of the places that keep the results of many models; this one keeps nothing."""
 
-    wants_digests = False  # Whether the results need the digests of the models,
-    wants_answers = False  # whole estimates,
-    wants_data = False  # or whole estimates if the log-weights are kept.
+    wants_digests = False  # Whether `write` needs the digests of the models.
+    wants_answers = False  # Whether `Outcome.kept` has whole estimates.
+    wants_data = False  # Whether it has them only if the log-weights are kept.
     where = ""  # Where the results are, for a message.
 
     def known(self) -> Known:

@@ -14,9 +14,8 @@ from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
-import scipy.sparse as sp
 
-from ..checks import real_number
+from ..checks import dense, real_number
 from ..display import sketch
 from ..display.card import Displayed
 from ..engines.plan import model_digest
@@ -48,10 +47,10 @@ class LogLikelihood(OfSamples, Written, Displayed):
     ln Z. An estimated ln Z is too low on average (E[ln Ẑ] ≤ ln Z), so likelihoods are too high on average.
     """
 
-    unnormalised: Array  # ln Σ_h exp(−E(v, h)) of each row
+    unnormalised: Array  # ln Σ_h exp(−E(v, h)) of each row.
     log_z: float
     log_z_interval: tuple[float, float]
-    log_z_source: str  # "exact, by …", "given", or the method with its steps, chains and seed
+    log_z_source: str  # "exact, by …", "given", or the method with its steps, chains and seed.
     seconds: float
     warnings: tuple[str, ...]
 
@@ -216,7 +215,7 @@ def _some_rows(model: MRF, data: Any) -> Array:
     """Return the visible side of evenly spaced rows of the data, as hints where the modes are."""
     table = visible_table(model, data)
     chunk = table[np.linspace(0, table.shape[0] - 1, min(table.shape[0], _HINTS)).astype(np.int64)]
-    rows = np.asarray(chunk.toarray() if sp.issparse(chunk) else chunk, dtype=np.float64)
+    rows = np.asarray(dense(chunk), dtype=np.float64)
     return split_rows(model, rows)[0]
 
 
@@ -229,7 +228,7 @@ def log_terms(model: MRF, data: Any) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):  # An overflow raises an error below.
         for first in range(0, len(terms), rows):
             chunk = table[first : first + rows]
-            v = np.ascontiguousarray(chunk.toarray() if sp.issparse(chunk) else chunk, dtype=np.float64)
+            v = np.ascontiguousarray(dense(chunk), dtype=np.float64)
             terms[first : first + rows] = _log_terms_of(model, *split_rows(model, v, first))
     if not np.isfinite(terms).all():
         raise ValueError("data or the parameters of rbm are too large for floating point")

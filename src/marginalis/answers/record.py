@@ -21,7 +21,7 @@ _MOST = 2**53  # Largest number of variables, steps and so on that is accepted f
 class Record:
     """Everything needed to repeat a run. Records of the same run are equal; times are not compared."""
 
-    model: str  # digest
+    model: str  # Digest of the model.
     variables: int
     method: str
     steps: int
@@ -30,12 +30,12 @@ class Record:
     transition: str
     engine: str
     precision: str
-    runs: tuple[tuple[int, int, int], ...]  # (seed, first chain, number of chains)
+    runs: tuple[tuple[int, int, int], ...]  # (seed, first chain, number of chains) of each run.
     seconds: float = field(compare=False)
-    draws: str = "words"  # how units are drawn from random numbers
-    populations: int = 0  # number of populations that are resampled; 0 without resampling
-    version: str = __version__  # of the package
-    machines: str = field(default="", compare=False)  # machines of the pool, with their processors
+    draws: str = "words"  # Stream of random numbers that units are drawn with.
+    populations: int = 0  # Number of populations that are resampled; 0 without resampling.
+    version: str = __version__  # Version of the package.
+    machines: str = field(default="", compare=False)  # Machines of the pool, with their processors.
 
     @classmethod
     def of(cls, plan: Plan, seconds: float, machines: str = "") -> Record:

@@ -36,9 +36,7 @@ class Samples(Displayed):
     is_exact: bool
     source: str
     warnings: tuple[str, ...] = ()
-    labels: tuple[
-        Any, ...
-    ] = ()  # of the columns: of a variable, or of a variable and its state where these are one-hot
+    labels: tuple[Any, ...] = ()  # Names of the columns: the label of a variable, for one-hot features with its state.
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -97,13 +95,11 @@ def _exact(model: MRF, n: int, seed: int) -> Samples | None:
     if found is None:
         return None
     visible, way = found
-    rows = np.empty((n, model.n_features))
-    at_v, at_h = model.callers_features()
-    rows[:, at_v] = visible
+    hidden = np.empty((n, 0))
     if model.n_hidden:
         u = uniforms(seed, chains, 1, TARGET, model.n_hidden)
-        rows[:, at_h] = natural.hidden_units.draw(model.hidden_fields(visible), u)
-    return Samples(rows, True, way, labels=_labels(model))
+        hidden = natural.hidden_units.draw(model.hidden_fields(visible), u)
+    return Samples(model.in_callers_order(visible, hidden), True, way, labels=_labels(model))
 
 
 def _chosen(states: FinalStates, n: int, seed: int) -> Samples:
@@ -111,7 +107,7 @@ def _chosen(states: FinalStates, n: int, seed: int) -> Samples:
     weights = relative_weights(states.log_weights[0])
     u = uniforms(seed, np.arange(n, dtype=np.uint64), 2, TARGET, 2)
     found = systematic(weights[None], u[:1, :1], n)[0][np.argsort(u[:, 1], kind="stable")]
-    rows = states.in_order(states.visible[0], states.hidden(0))[found]
+    rows = states.model.in_callers_order(states.visible[0], states.hidden(0))[found]
     note = (
         f"approximate: {n} states chosen from {len(weights)} weighted chains "
         f"(effective number {states.estimate.ess:.1f}{' populations' if states.plan.chains.populations else ''}), "

@@ -64,7 +64,7 @@ class Thermodynamics(Answer):
     entropy_error: Array
     heat_capacity: Array
     heat_capacity_error: Array
-    ess: Array  # effective number of chains at each β
+    ess: Array  # Effective number of chains at each β.
     record: Record
     warnings: tuple[str, ...]
     _is_table = True

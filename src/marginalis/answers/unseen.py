@@ -151,7 +151,7 @@ def _elsewhere(states: FinalStates, what: Features, rows: Array) -> Array:
         (natural.hidden_units, natural.hidden_bias, states.model.n_hidden),
     ):
         sides.append(units.draw(np.zeros((_RANDOM, len(bias))), rng.random((_RANDOM, n))))
-    random = states.in_order(*sides)
+    random = states.model.in_callers_order(*sides)
     some = rows[np.linspace(0, len(rows) - 1, min(len(rows), _RANDOM)).astype(np.int64)]
     changed = np.where(np.isnan(what.values[:, 0]), random[: len(some)], what.values.sum(axis=1) - some)
     if (what.states >= 0).any():  # Each categorical variable takes its next state.

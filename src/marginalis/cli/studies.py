@@ -44,7 +44,7 @@ def reproduce(
         seed=seed,
         resume=resume,
         threads=threads,
-        engine=engine,  # type: ignore[arg-type]  # checked there
+        engine=engine,  # type: ignore[arg-type]  # The function checks it.
         pool=pool,
         progress=True,
         export=csv,
@@ -87,7 +87,7 @@ def calibrate(
         repeats=repeats,
         seed=seed,
         threads=threads,
-        engine=engine,  # type: ignore[arg-type]  # checked there
+        engine=engine,  # type: ignore[arg-type]  # The function checks it.
         pool=pool,
         quick=quick,
         full=full,

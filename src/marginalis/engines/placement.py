@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ..checks import Array
+from ..checks import Array, stored
 from ..models.forms import SpinForm
 from ..models.model import MRF
 from ..parallel.threads import jit_is_off
@@ -264,7 +264,7 @@ def _rounding_of_parameters(form: SpinForm) -> float:
     """
     if form.visible[0] == form.hidden[0] == 0.0:
         return 0.0
-    couplings = [np.asarray(w.data if sp.issparse(w) else w) for w in (form.weights, form.lateral) if w is not None]
+    couplings = [np.asarray(stored(w)) for w in (form.weights, form.lateral) if w is not None]
     lost = [x - x.astype(np.float32) for x in (*couplings, form.visible_bias, form.hidden_bias)]
     alike = sum(abs(float(x.sum())) for x in lost)
     return 2.0 * alike + 3.0 * math.sqrt(sum(float(np.square(x).sum()) for x in lost))

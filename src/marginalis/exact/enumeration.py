@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
+from ..checks import dense
 from ..models.forms import Natural, SpinForm, total
 from ..models.model import MRF
 from ..models.units import Array, Units
@@ -82,11 +81,6 @@ def enumerate_log_z(model: Natural | SpinForm, units: tuple[Units, Units], threa
     top = exponents.max()
     scaled = math.fsum((sums * np.exp2(exponents - top)).ravel())
     return (math.log2(scaled) + float(top) - padding - empty) * math.log(2.0) if scaled > 0.0 else math.nan
-
-
-def dense(matrix: Any) -> Array:
-    """Return a matrix as an array."""
-    return matrix.toarray() if sp.issparse(matrix) else matrix
 
 
 def spins(states: np.ndarray, n: int) -> Array:

@@ -12,7 +12,7 @@ from scipy.linalg import cho_solve, cholesky, lapack, solve_triangular
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
 
-from ..checks import Array
+from ..checks import Array, dense, stored
 
 _DENSE_SIDE = 3000  # Largest smaller side for which a sparse W is treated by a dense Schur complement.
 _MOST_DENSE = 20_000  # Most rows of a dense matrix: 3 GiB.
@@ -86,11 +86,11 @@ def _in_extended_precision(lateral: Any, W: Any, *vectors: Array) -> float:
     """Compute `gaussian_gaussian_log_z` by a Cholesky factorisation in long doubles, row by row."""
     wide = np.longdouble
     b, c, p, q = (x.astype(wide) for x in vectors)
-    W = (W.toarray() if sp.issparse(W) else W).astype(wide) / np.sqrt(p)[:, None] / np.sqrt(q)
+    W = dense(W).astype(wide) / np.sqrt(p)[:, None] / np.sqrt(q)
     b, c = b / np.sqrt(p), c / np.sqrt(q)
     matrix, y = np.identity(len(c), dtype=wide) - W.T @ W, c + W.T @ b
     if lateral is not None:
-        matrix -= _dense(lateral).astype(wide) / np.sqrt(q)[:, None] / np.sqrt(q)
+        matrix -= dense(lateral).astype(wide) / np.sqrt(q)[:, None] / np.sqrt(q)
     for k in range(len(c)):
         if not matrix[k, k] > 0:
             raise _not_definite()
@@ -134,7 +134,7 @@ def integrate_out(W: Any, b: Array, precision: Array) -> tuple[Array, Array, flo
     scaled = W.multiply(1.0 / p[:, None]).tocsr() if sp.issparse(W) else W / p[:, None]
     quadratic = W.T @ scaled
     constant = 0.5 * math.fsum(_LOG_2PI - np.log(p) + b * b / p)
-    return quadratic.toarray() if sp.issparse(quadratic) else quadratic, scaled.T @ b, constant
+    return dense(quadratic), scaled.T @ b, constant
 
 
 def gaussian_discrete_log_z(W: Any, b: Array, precision: Array, c: Array, values: tuple[float, float]) -> float:
@@ -183,12 +183,8 @@ def _scaled_lateral(lateral: Any, precision: Array) -> Any:
 
 def _schur(W: Any, b: Array, c: Array, inside: Any = None) -> tuple[Array, Array]:
     """Return the precision matrix and linear term of h, with the side of b integrated out; precisions are one."""
-    matrix = np.identity(len(c)) - _dense(W.T @ W)
-    return matrix if inside is None else matrix - _dense(inside), c + W.T @ b
-
-
-def _dense(matrix: Any) -> Array:
-    return matrix.toarray() if sp.issparse(matrix) else matrix
+    matrix = np.identity(len(c)) - dense(W.T @ W)
+    return matrix if inside is None else matrix - dense(inside), c + W.T @ b
 
 
 def _gaussian_side(bias_name: str, bias: Array, name: str, precision: Array) -> tuple[Array, Array]:
@@ -205,7 +201,7 @@ def _gaussian_side(bias_name: str, bias: Array, name: str, precision: Array) -> 
 def _check_weights(W: Any, n: int, m: int) -> None:
     if W.shape != (n, m):
         raise ValueError(f"W must have shape ({n}, {m}), got {W.shape}")
-    if not np.isfinite(W.data if sp.issparse(W) else W).all():
+    if not np.isfinite(stored(W)).all():
         raise ValueError("W must be finite")
 
 

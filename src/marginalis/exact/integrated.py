@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 
+from ..checks import dense
 from ..models.model import MRF
 from ..models.units import SPIN, Array, Units
 from .gaussian import dense_cholesky
@@ -29,7 +30,7 @@ def integrate_gaussians(model: MRF) -> tuple[MRF, float, float]:
     """
     w = model.natural
     v, h = w.visible_units, w.hidden_units
-    weights = w.weights.toarray() if sp.issparse(w.weights) else w.weights
+    weights = dense(w.weights)
     if v.precisions is not None:
         half, constant, trouble = _whitened(v.precisions, w.lateral, weights, w.visible_bias)
         units, own, among = h, w.hidden_bias, None
@@ -42,7 +43,7 @@ def integrate_gaussians(model: MRF) -> tuple[MRF, float, float]:
     squares = 0.5 * float((np.abs(half).sum(axis=1) ** 2).sum())  # Upper bound of the quadratic form.
     size = abs(constant) + trouble * (math.sqrt(len(half)) + squares)
     if among is not None:
-        quadratic = quadratic + (among.toarray() if sp.issparse(among) else among)
+        quadratic = quadratic + dense(among)
     extra, bias = _own_squares(units, np.diag(quadratic), bias)
     owners = units.owners(len(bias))
     lateral = np.where(owners[:, None] == owners, 0.0, 0.5 * (quadratic + quadratic.T))
@@ -56,8 +57,7 @@ def _whitened(gamma: Array, lateral: Any, weights: Array, bias: Array) -> tuple[
     half = np.concatenate([weights, bias[:, None]], axis=1) / root[:, None]
     log_det, trouble = math.fsum(np.log(gamma)), 1.0
     if lateral is not None:
-        dense = lateral.toarray() if sp.issparse(lateral) else lateral
-        factor, trouble = dense_cholesky(np.identity(len(gamma)) - dense / root[:, None] / root)
+        factor, trouble = dense_cholesky(np.identity(len(gamma)) - dense(lateral) / root[:, None] / root)
         half = solve_triangular(factor, half, lower=True)
         log_det += 2.0 * math.fsum(np.log(np.diag(factor)))
     constant = 0.5 * (len(gamma) * math.log(2.0 * math.pi) - log_det + float(half[:, -1] @ half[:, -1]))

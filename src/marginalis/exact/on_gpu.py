@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import dense
 from ..gpu.device import Device
 from ..models.forms import Natural, SpinForm, total
 from ..models.units import Array, Units
 from ..parallel.threads import Tick
-from .enumeration import dense, spins
+from .enumeration import spins
 
 SOURCE = Path(__file__).with_name("states.cu")
 PAIRS_PER_SECOND = 3e12  # Approximate rate; a pair is one state of the enumerated side and one unit of the other.

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ..checks import one_line, plain_array, sparse_matrix
+from ..checks import dense, one_line, plain_array, sparse_matrix
 from .forms import Layers
 from .labelled import Labelled, in_order, labelled_rows
 from .layered import as_model
@@ -19,7 +19,7 @@ from .units import Array, Units
 def visible_rows(model: MRF, data: Any, argument: str = "data") -> Array:
     """Return the visible side of the data as a dense array with a row per sample, checked for allowed values."""
     table = visible_table(model, data, argument)
-    rows = np.asarray(table.toarray() if sp.issparse(table) else table, dtype=np.float64)
+    rows = np.asarray(dense(table), dtype=np.float64)
     return split_rows(model, rows, argument=argument)[0]
 
 
@@ -83,8 +83,7 @@ def states(model: Any, rows: Any) -> NDArray[np.int64]:
     """
     model = as_model(model)
     table = visible_table(model, rows, "rows")
-    dense = np.asarray(table.toarray() if sp.issparse(table) else table, dtype=np.float64)
-    visible, hidden = split_rows(model, dense, argument="rows")
+    visible, hidden = split_rows(model, np.asarray(dense(table), dtype=np.float64), argument="rows")
     v = model.visible_units.states_of(visible)
     if hidden is None:
         return v
@@ -133,11 +132,8 @@ def _features_by_label(model: MRF, named: Labelled, argument: str) -> Array:
     v = features_of(model.visible_units, visible, len(model.visible_bias), 0, argument, model.split.visible)
     if hidden is None:
         return v
-    rows = np.empty((len(v), model.n_features))
-    at_v, at_h = model.callers_features()
-    rows[:, at_v] = v
-    rows[:, at_h] = features_of(model.hidden_units, hidden, len(model.hidden_bias), 0, argument, model.split.hidden)
-    return rows
+    h = features_of(model.hidden_units, hidden, len(model.hidden_bias), 0, argument, model.split.hidden)
+    return model.in_callers_order(v, h)
 
 
 def _what_columns_are(model: MRF) -> str:

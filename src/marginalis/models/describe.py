@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..checks import Array
+from ..checks import Array, stored
 from .forms import Grid, Layers
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def couplings(model: MRF) -> Array:
     """Return the nonzero couplings, each once."""
     found = [np.zeros(0)]
     if model.weights is not None:
-        found.append(model.weights.data if sp.issparse(model.weights) else model.weights.ravel())
+        found.append(np.ravel(stored(model.weights)))
     if model.lateral is not None:
         above = sp.triu(sp.coo_array(model.lateral))  # The symmetric matrix holds each coupling twice.
         found.append(above.data)

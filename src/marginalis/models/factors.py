@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..checks import Array, frozen, one_line, real_number, shown
+from ..checks import Array, frozen, one_line, positive, real_number, shown
 from ..display.card import Displayed
 from .arrange import arrange
 from .forms import Indices
@@ -228,9 +228,7 @@ class FactorModel(Displayed):
 
     def at_temperature(self, temperature: float) -> FactorModel:
         """Return the model of P(x)^(1/T), up to normalisation; forbidden states stay forbidden."""
-        t = real_number(temperature, "temperature")
-        if t <= 0.0:
-            raise ValueError(f"temperature is {t!r}; it must be positive")
+        t = positive(temperature, "temperature")
         return replace(self, tables=tuple(table / t for table in self.tables), offset=self.offset / t)
 
     def why_not_annealed(self) -> str | None:

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ..checks import LARGEST, Array, frozen
+from ..checks import LARGEST, Array, frozen, stored
 from .units import Units
 
 # The type of couplings: a float64 array or a scipy.sparse.csr_array.
@@ -115,9 +115,9 @@ class SpinForm:
     @cached_property
     def size(self) -> float:
         """Sum of the absolute values of all terms; rounding errors are about 2^-52 of it."""
-        w = self.weights.data if sp.issparse(self.weights) else self.weights
+        w = stored(self.weights)
         lateral = np.zeros(0) if self.lateral is None else self.lateral
-        half = 0.5 * np.asarray(lateral.data if sp.issparse(lateral) else lateral)
+        half = 0.5 * np.asarray(stored(lateral))
         with np.errstate(over="ignore", invalid="ignore"):
             terms = [np.abs(x).sum() for x in (w, half, self.visible_bias, self.hidden_bias, self.constant)]
         return float(sum(terms))
@@ -135,7 +135,7 @@ class SpinForm:
     def squares(self) -> float:
         """Sum of the squares of all couplings."""
         couplings = [w for w in (self.weights, self.lateral) if w is not None]
-        return sum(float(np.square(w.data if sp.issparse(w) else w).sum()) for w in couplings)
+        return sum(float(np.square(stored(w)).sum()) for w in couplings)
 
     def transposed(self) -> SpinForm:
         """Return the form with the sides of a bipartite model exchanged."""
@@ -151,7 +151,7 @@ def natural_form(model: Any) -> Natural:
     def over(x: Any) -> Any:
         with np.errstate(over="ignore"):
             scaled = x if t == 1.0 else x / t
-        if not np.isfinite(scaled.data if sp.issparse(scaled) else scaled).all():
+        if not np.isfinite(stored(scaled)).all():
             raise ValueError(f"temperature is {t!r}: the parameters divided by it overflow")
         return frozen(scaled) if np.ndim(scaled) or sp.issparse(scaled) else scaled
 
@@ -225,8 +225,8 @@ def highest(natural: Natural) -> float:
     terms = (
         (natural.visible_bias, signed[0]),
         (natural.hidden_bias, signed[1]),
-        (w.data if sp.issparse(w) else w, any(signed)),
-        (0.5 * (np.zeros(0) if lateral is None else lateral.data if sp.issparse(lateral) else lateral), signed[0]),
+        (stored(w), any(signed)),
+        (0.5 * (np.zeros(0) if lateral is None else stored(lateral)), signed[0]),
     )
     with np.errstate(over="ignore"):
         return float(sum((np.abs(x) if both else np.maximum(x, 0.0)).sum() for x, both in terms))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..checks import Array, real_number
+from ..checks import Array, positive
 from .factors import FactorModel
 from .forms import Indices, SpinForm, Split, sweep_blocks
 from .model import MRF
@@ -82,9 +82,7 @@ class InteractingMRF(MRF):
 
     def at_temperature(self, temperature: float) -> InteractingMRF:
         """Return the model of P(x)^(1/T), up to normalisation, at temperature 1."""
-        t = real_number(temperature, "temperature")
-        if t <= 0.0:
-            raise ValueError(f"temperature is {t!r}; it must be positive")
+        t = positive(temperature, "temperature")
         return self.times(1.0 / t)
 
     def times(self, factor: float) -> InteractingMRF:

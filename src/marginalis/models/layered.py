@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ..checks import Array, a_kind, coupling_matrix, precision_vector, real_array, shown
+from ..checks import Array, a_kind, coupling_matrix, dense, precision_vector, real_array, shown
 from .annealed import BOUND, annealed
 from .factors import FactorModel
 from .forms import Layers, Split
@@ -157,7 +157,7 @@ def dbm(
         x: Any = given if sp.issparse(given) else real_array(given, f"weights[{i}]", 2)
         if x.shape != (len(b[i]), len(b[i + 1])):
             raise ValueError(f"weights[{i}] has shape {x.shape}; the biases need {(len(b[i]), len(b[i + 1]))}")
-        w.append(coupling_matrix(x, f"weights[{i}]").toarray() if sp.issparse(x) else x)
+        w.append(dense(coupling_matrix(x, f"weights[{i}]")) if sp.issparse(x) else x)
     if not isinstance(units, str) or units not in ("spin", "binary"):
         raise ValueError(f"units is {shown(units)}; a DBM has spin or binary units")
     even, odd = range(0, len(b), 2), range(1, len(b), 2)

@@ -20,12 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from ..checks import (
-    bias_vector,
-    coupling_matrix,
-    frozen,
-    real_number,
-)
+from ..checks import bias_vector, coupling_matrix, frozen, positive, real_number
 from ..display import sketch
 from ..display.card import Displayed
 from .conditions import held_at
@@ -104,9 +99,7 @@ class MRF(Displayed):
         set_(self, "weights", coupling_matrix(weights) if sp.issparse(weights) else weights)
         for side in ("visible", "hidden"):
             set_(self, f"{side}_units", self._units_of(side))
-        set_(self, "temperature", real_number(self.temperature, "temperature"))
-        if self.temperature <= 0:
-            raise ValueError(f"temperature is {self.temperature!r}; it must be positive")
+        set_(self, "temperature", positive(self.temperature, "temperature"))
         set_(self, "offset", real_number(self.offset, "offset"))
         n, m = (getattr(self, f"{x}_units").variables(len(getattr(self, f"{x}_bias"))) for x in ("visible", "hidden"))
         if self.split is None:
@@ -335,6 +328,13 @@ class MRF(Displayed):
             for variables, owners in sides
         )
         return v, h
+
+    def in_callers_order(self, visible: Array, hidden: Array) -> Array:
+        """Return values per feature of both sides in the caller's order, along the last axis."""
+        found = np.empty((*visible.shape[:-1], self.n_features))
+        v, h = self.callers_features()
+        found[..., v], found[..., h] = visible, hidden
+        return found
 
     def by_side(self, values: Array, argument: str) -> tuple[Array, Array]:
         """Split values per feature in the caller's order, along the last axis, into visible and hidden."""

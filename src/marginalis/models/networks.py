@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import Array, a_kind, one_line, one_of, plain_array, real_number, shown, whole
+from ..checks import Array, a_kind, one_line, one_of, plain_array, positive, real_number, shown, whole
 from .factors import FactorModel
 
 # Largest number of variables in a term, whose table then has 2^20 entries.
@@ -69,9 +69,7 @@ def from_polynomial(
     one_of(units, ("spin", "binary"), "units")
     if not isinstance(terms, Mapping):
         raise ValueError(f"terms is {a_kind(terms)}; it must map tuples of labels to numbers")
-    divisor = real_number(temperature, "temperature")
-    if divisor <= 0.0:
-        raise ValueError(f"temperature is {divisor!r}; it must be positive")
+    divisor = positive(temperature, "temperature")
     values: dict[tuple[Any, ...], float] = {}
     for term, coefficient in terms.items():
         if not isinstance(term, tuple | frozenset):

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ..checks import a_kind, as_list, did_you_mean, real_array, real_number, shown
+from ..checks import a_kind, as_list, did_you_mean, positive, real_array, shown
 from ..exact import exact_log_z
 from ..models.arrange import rearrange
 from ..models.data import visible_rows
@@ -274,9 +274,7 @@ def data_base(model: MRF, data: ArrayLike, *, pseudo_count: float = 1.0) -> Base
     """
     model = as_model(model)
     rows = visible_rows(model, data)
-    extra = real_number(pseudo_count, "pseudo_count")
-    if extra <= 0.0:
-        raise ValueError(f"pseudo_count is {pseudo_count!r}; it must be positive")
+    extra = positive(pseudo_count, "pseudo_count")
     natural = model.natural
     hidden = natural.hidden_units.mean(model.hidden_fields(rows))
     v, h = natural.visible_units, natural.hidden_units

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from ..checks import Array
+from ..checks import Array, dense
 from ..display.sketch import COLOURS
 from ..models import describe
 from ..models.forms import Grid, Layers
@@ -54,7 +53,7 @@ def draw_model(axes: Any, model: MRF) -> None:
     if is_graph(model):
         _draw_graph(axes, model, strongest)
         return
-    matrix = _dense(model.weights) if model.is_bipartite else _square(model)
+    matrix = dense(model.weights) if model.is_bipartite else _square(model)
     scale = {"cmap": _MAP, "vmin": -strongest, "vmax": strongest}
     picture = axes.imshow(matrix, aspect="auto", interpolation="nearest", **scale)
     axes.grid(False)
@@ -85,18 +84,14 @@ def draw_answers(axes: Any, answers: Mapping[str, tuple[float, float, float]], e
     axes.set_xlabel("free energy F")
 
 
-def _dense(matrix: Any) -> Array:
-    return matrix.toarray() if sp.issparse(matrix) else matrix
-
-
 def _square(model: MRF) -> Array:
     """Return the matrix of all couplings between features, in the caller's order."""
     v, h = model.callers_features()
     matrix = np.zeros((model.n_features, model.n_features))
-    matrix[np.ix_(v, h)] = _dense(model.weights)
+    matrix[np.ix_(v, h)] = dense(model.weights)
     matrix[np.ix_(h, v)] = matrix[np.ix_(v, h)].T
     if model.lateral is not None:
-        matrix[np.ix_(v, v)] = _dense(model.lateral)
+        matrix[np.ix_(v, v)] = dense(model.lateral)
     return matrix
 
 

@@ -32,7 +32,9 @@ class Case(NamedTuple):
     parameter: str
     settings: tuple[float, ...]
     make: Callable[[float, int], MRF]
-    exact: Callable[[MRF], float] | None = None  # ln Z where the package has no method; None: `exact_log_z`
+    exact: Callable[[MRF], float] | None = (
+        None  # ln Z of models for which the package has no exact method; None: `exact_log_z`.
+    )
     needs_digits: bool = False
 
     def log_z(self, model: MRF) -> float:

@@ -134,7 +134,7 @@ def log_z_of_counts(model: MRF) -> float:
 
 def _by_counts(model: MRF) -> tuple[Array, Array]:
     """Return the numbers of variables in each state, for all such numbers, and their log-weights."""
-    q = model.visible_units.sizes  # type: ignore[attr-defined]  # of a categorical side
+    q = model.visible_units.sizes  # type: ignore[attr-defined]  # The side is categorical.
     n = model.n_visible + model.n_hidden
     couplings = model.weights[:q, :q]
     table = (couplings.toarray() if sp.issparse(couplings) else couplings) / model.temperature

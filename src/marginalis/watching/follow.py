@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from ..answers.carried import Carried, Origin, carried_to_first, on_the_split_of
 from ..answers.final_states import final_states
 from ..answers.history import CARRIED, FRESH
+from ..checks import stored
 from ..engines.plan import make_plan
 from ..models.model import MRF
 from ..options import PlanOptions, leaves_path_open
@@ -43,19 +43,19 @@ class Gap(NamedTuple):
     """The latest annealing from one update to the next."""
 
     steps: int
-    change: float  # sum of the squared changes of all parameters
-    variance: float  # of the weights of the populations
+    change: float  # Sum of the squared changes of all parameters.
+    variance: float  # Relative variance of the weights of the populations.
 
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """The population at the latest update, and what decides how it goes on."""
+    """The population after the latest update, and the values that determine the next one."""
 
     carried: Carried
     updates: int  # Number of updates so far.
     tolerance: float  # Standard error at which a fresh run is made; larger if fresh runs have larger errors.
     gap: Gap | None = None
-    spent: float = 0.0  # chain·steps since the latest fresh run
+    spent: float = 0.0  # Number of chain·steps since the latest fresh run.
     source: str = CARRIED
     note: str = ""
     loud: bool = False  # Whether the note is a surprise.
@@ -212,5 +212,5 @@ def _change(a: MRF, b: MRF) -> float:
         x, y = getattr(a, name), getattr(b, name)
         if x is not None:
             difference = x * (1.0 / a.temperature) - y * (1.0 / b.temperature)
-            total += float(((difference.data if sp.issparse(difference) else difference) ** 2).sum())
+            total += float((stored(difference) ** 2).sum())
     return total

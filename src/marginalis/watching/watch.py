@@ -17,7 +17,7 @@ import numpy as np
 
 from ..answers.history import NOTHING, History, Point
 from ..answers.likelihood import log_terms
-from ..checks import a_kind, one_line, real_number, shown, whole, yes_or_no
+from ..checks import a_kind, one_line, positive, real_number, shown, whole, yes_or_no
 from ..display.card import Displayed
 from ..engines.plan import model_digest
 from ..files.atomic import make_folder
@@ -89,9 +89,7 @@ class Watch(Displayed):
             raise ValueError(f"folder is {shown(folder)}; it must name a folder")
         for name, value in (("figure", figure), ("live", live)):
             yes_or_no(value, name)
-        self.tolerance = real_number(tolerance, "tolerance")
-        if not self.tolerance > 0.0:
-            raise ValueError(f"tolerance is {shown(tolerance)}; it must be positive")
+        self.tolerance = positive(tolerance, "tolerance")
         self.share = None if share is None else real_number(share, "share")
         if self.share is not None and not 0.0 < self.share <= 1.0:
             raise ValueError(f"share is {shown(share)}; it must be above 0 and at most 1, as 0.1 is")

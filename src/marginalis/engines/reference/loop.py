@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ...checks import Array
+from ...checks import Array, dense
 from ...models.forms import less
 from ...models.interacting import InteractingMRF
 from ...models.model import MRF
@@ -228,7 +228,7 @@ class Distributions:
     def column(self, j: int) -> Array:
         """Weights of hidden unit j."""
         column = self.weights[:, [j]]
-        return np.asarray(column.toarray() if sp.issparse(column) else column).ravel()
+        return np.asarray(dense(column)).ravel()
 
     def uniforms(self, step: int, side: int, units: int) -> Array:
         """Uniforms of all chains at an address; those of units are made of words or planes, according to the plan."""
