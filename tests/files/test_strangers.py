@@ -154,8 +154,8 @@ MATRIX, SIDES = (30_000, 8_000), dict(visible_bias=(30_000,), hidden_bias=(8_000
         (dict(weights=(2, 2), visible_bias=(2,), hidden_bias=(2,), grid_shape=(99,)), "'grid_shape' must list"),
         (dict(weights=(2, 2), visible_bias=(2,), hidden_bias=(2,), offset=(9,)), "'offset' must hold one number"),
         (dict(weights=(2, 2), visible_bias=(2,), hidden_bias=(2,), hidden_precision=(9,)), "9 precisions for 2"),
-        (dict(weights_data=(5,), weights_indices=(4,), weights_indptr=(3,), weights_shape=(2,)), "do not fit"),
-        (dict(weights_data=(5,), weights_indices=(5,), weights_indptr=(4,), weights_shape=(2,)), "do not fit"),
+        (dict(weights_data=(5,), weights_indices=(4,), weights_indptr=(3,), weights_shape=(2,)), "inconsistent"),
+        (dict(weights_data=(5,), weights_indices=(5,), weights_indptr=(4,), weights_shape=(2,)), "inconsistent"),
     ],
 )
 def test_headers_are_compared_before_data_are_read(tmp_path, monkeypatch, shapes, message):

@@ -32,7 +32,7 @@ GOOD = dict(weights=[[1.0, 2.0, 3.0], [0.0, -1.0, 0.5]], visible_bias=[0.1, 0.2]
         (dict(weights=[["a", "b", "c"]] * 2), "weights has dtype"),
         (dict(weights=np.ones((2, 3), complex)), "weights has dtype complex128"),
         (dict(weights=sp.csr_array(np.array([[1, 2, np.inf], [0, 0, 0]]))), "weights holds NaN"),
-        (dict(temperature=0), "temperature is 0.0; it must be positive"),
+        (dict(temperature=0), "temperature is 0; it must be positive"),
         (dict(temperature=-1.0), "temperature"),
         (dict(temperature=np.nan), "temperature"),
         (dict(temperature=np.inf), "temperature"),
