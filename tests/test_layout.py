@@ -102,6 +102,25 @@ def test_imports_go_down_only():
     assert [(a, b) for a, b in sorted(edges(typing=True)) if RANK[layer(a)] < RANK[layer(b)]] == []
 
 
+def engines_named(tree):
+    """The lines of a module that compare with the name of an engine, or pass one on."""
+    for node in ast.walk(tree):
+        parts = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        if isinstance(node, ast.keyword) and node.arg == "engine":
+            parts = [node.value]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "one_of":
+            parts = node.args
+        inner = [x for part in parts for x in ast.walk(part) if isinstance(x, ast.Constant)]
+        yield from (x.lineno for x in inner if x.value in ("numpy", "numba", "cuda"))
+
+
+def test_no_engine_is_named_outside_engines():
+    """Elsewhere a name is an option that is passed on; `options` lists the names and `gpu` has that of its own."""
+    assert list(engines_named(ast.parse("f(engine='numpy') or x.engine in ('numba', y)"))) == [1, 1]
+    trees = {name: ast.parse(path.read_text()) for name, path in MODULES.items() if layer(name) != "engines"}
+    assert {name: found for name, tree in trees.items() if (found := list(engines_named(tree)))} == {}
+
+
 def bound_names(tree):
     """Names that a module binds, other than submodules that it imports as such."""
     for node in tree.body:

@@ -18,6 +18,7 @@ import numpy as np
 from ..checks import Array, one_line, whole, yes_or_no
 from ..display import sketch
 from ..display.words import decimals
+from ..engines.placement import REFERENCE
 from ..engines.plan import model_digest
 from ..exact import ModelTooLarge, exact_log_z
 from ..models.factors import FactorModel
@@ -297,7 +298,7 @@ def _exact_record(digest: str, variables: int, way: str, begin: float) -> Record
         schedule="none",
         base="none",
         transition="none",
-        engine="numpy",
+        engine=REFERENCE,
         precision="double",
         runs=((0, 0, 0),),
         seconds=time.perf_counter() - begin,

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from ..checks import shown, whole, yes_or_no
-from ..engines.placement import needs_gpu
 from ..engines.plan import make_plan
+from ..gpu import needs_gpu
 from ..models.stacked import packed
 from ..options import RunOptions, filled_in, plan_options, takes_options
 from ..parallel.dispatch import dispatch

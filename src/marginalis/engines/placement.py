@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 MOST_NEIGHBOURS = 7  # Most neighbours of a lattice site that the lattice kernels support.
 _PER_KIND = 64  # A lattice has at least this many sites per distinct field, because each field needs its own tables.
-_OPERATIONS_PER_SECOND = {"numba": 1e10, "numpy": 5e8}  # Rough speed of one core, per engine.
+REFERENCE = "numpy"  # The name in options of the reference engine, which supports every plan.
+_OPERATIONS_PER_SECOND = {"numba": 1e10, REFERENCE: 5e8}  # Rough speed of one core, per engine.
 _EPS = 2.0**-52  # Relative rounding error of float64.
 # Relative error of log-weights in single precision. The largest one measured is 1.7e-6, with couplings that all round
 # in the same direction.
@@ -34,11 +35,6 @@ _LOST = 1e-3  # Largest sum of the rounding errors of all fields for which singl
 # Least sum of squares of the couplings and fields per √K: weaker ones spread the log-weights less than rounding does.
 _WEAK = 0.03
 _PER_LOGARITHM = 64, 4  # Summed-out variables per logarithm: those of two states, those of more.
-
-
-def needs_gpu(engine: object) -> bool:
-    """Whether `engine` is the name of an engine that runs on a GPU."""
-    return isinstance(engine, str) and engine == "cuda"
 
 
 def operations_per_second(engine: str) -> float:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..checks import one_of, real_number, whole
+from ..gpu import ENGINE as GPU
+from ..gpu import needs_gpu
 from ..models.factors import FactorModel
 from ..models.interacting import InteractingMRF
 from ..models.layered import as_factors, as_model
@@ -151,12 +153,12 @@ def predicted(
     device: int | None = None,
 ) -> Prediction:
     """Return the methods `exact_log_z` would try for a model, with their predicted times, or raise its error."""
-    one_of(engine, ("auto", "cuda"), "engine")
+    one_of(engine, ("auto", GPU), "engine")
     begun = time.perf_counter()
     model = as_summable(model)
     threads = cores(threads)
     offset = model.offset if isinstance(model, FactorModel) else model.natural.offset
-    if engine == "cuda":
+    if needs_gpu(engine):
         ways = [_on_gpu(model, method, device, max_seconds)]
     else:
         ways = _applicable(model, method, threads, max_seconds)

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..checks import Array, one_of
-from ..engines.placement import needs_gpu
 from ..engines.plan import make_plan
 from ..exact import exact_log_z
 from ..examples import rbm_gaussian, rbm_hopfield
 from ..files.store import Row
+from ..gpu import needs_gpu
 from ..gpu.device import open_device
 from ..models.model import MRF
 from ..options import ENGINES, Engine, Method, Transition
