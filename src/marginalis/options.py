@@ -65,10 +65,10 @@ class PlanOptions(TypedDict, total=False):
     ]
     base: Annotated[
         str | Base | MRF | Sequence[ArrayLike] | None,
-        "where the path starts: 'uniform', the default if steps or a schedule is given, else a second opinion; "
-        "'biases', the model's own fields without couplings; 'mean-field'; 'quenches', a mixture fitted to short runs; "
-        "what `data_base` makes of data; a pair (visible fields, hidden fields); or a model of the same variables that "
-        "can be summed exactly",
+        "where the path starts: 'uniform', the default if steps or a schedule is given; 'biases', the model's own "
+        "fields without couplings; 'mean-field'; 'quenches', a mixture fitted to short runs; the result of "
+        "`data_base`; a pair (visible fields, hidden fields); or a model of the same variables that can be summed "
+        "exactly. If neither steps nor a schedule is given, the base is chosen from short trial runs",
     ]
     summed: Annotated[
         Sequence[Any] | None, "labels of the variables to sum out, no two of them coupled; chosen by default"

@@ -234,12 +234,14 @@ def failing(models, error):
 @pytest.mark.parametrize("pool", [None, Pool()], ids=["threads", "pool"])
 def test_an_iterator_that_raises_leaves_what_is_finished(tmp_path, pool):
     some, options = temperatures(5), {"steps": 5, "chains": 20, "pool": pool}
-    with pytest.raises(ValueError, match="after 5 models: OSError: no more; what is finished is in the attribute") as e:
+    with pytest.raises(
+        ValueError, match="after 5 models: OSError: no more; the finished models are in the attribute"
+    ) as e:
         mg.estimate_many(failing(some, OSError("no more")), **options)
     whole = mg.estimate_many(some, **options)
     np.testing.assert_array_equal(e.value.estimates.log_z, whole.log_z)
     path = tmp_path / "some.sqlite"
-    with pytest.raises(ValueError, match=r"what is finished is in .*some\.sqlite"):
+    with pytest.raises(ValueError, match=r"the finished models are in .*some\.sqlite"):
         mg.estimate_many(failing(some[:3], OSError("no more")), store=path, **options)
     assert rows_in(path) == 3
     np.testing.assert_array_equal(mg.estimate_many(iter(some), store=path, **options).log_z, whole.log_z)
@@ -301,7 +303,7 @@ def test_a_store_keeps_log_weights_if_asked(tmp_path):
     first = mg.estimate_many(some, keep_weights=True, **options)
     again = mg.estimate_many(some, keep_weights=True, **options)
     assert again.answers == first.answers == mg.estimate_many(some, steps=5, chains=20).answers
-    with pytest.raises(ValueError, match="checkpoint keeps the log-weights of a list of models"):
+    with pytest.raises(ValueError, match="checkpoint requires a list of models whose log-weights are kept"):
         mg.estimate_many(some, checkpoint=tmp_path / "y", **options)
 
 

@@ -51,8 +51,8 @@ def test_likelihoods_of_all_updates(tmp_path):
     assert np.array_equal(np.load(tmp_path / "all.npy"), expected.per_sample)
     assert "mean ln p" in (tmp_path / "curve.svg").read_text()
     for more, message in (
-        (("--update", 2), "goes without --update"),
-        (("--schedule", "linear"), "--schedule does not go with --all-updates"),
+        (("--update", 2), "excludes --update"),
+        (("--schedule", "linear"), "--schedule cannot be used with --all-updates"),
     ):
         done = command("likelihood", path, tmp_path / "rows.npy", *flags, *more)
         assert (done.returncode, message in done.stderr) == (2, True)

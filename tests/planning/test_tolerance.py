@@ -135,7 +135,7 @@ def test_z_stays_unbiased():
         (dict(tolerance=-1.0), "tolerance is -1.0"),
         (dict(tolerance="x"), "tolerance"),
         (dict(tolerance=0.1, budget=0), "budget is 0"),
-        (dict(budget=3), "budget goes with tolerance"),
+        (dict(budget=3), "budget requires tolerance"),
         (dict(tolerance=0.1, chains=10), "tolerance chooses the chains itself"),
         (dict(tolerance=0.1, steps=0), "steps"),
         (dict(tolerance=1e-200), "tolerance is 1e-200; F is of the size of"),

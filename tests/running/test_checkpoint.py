@@ -169,7 +169,7 @@ def test_a_full_disk_is_one_line(model, alone, tmp_path, monkeypatch):
     assert (tmp_path / "r.npz.checkpoint").exists()
     done = command(*words[:2], "--checkpoint", "--steps", 3)
     assert done.returncode == 2
-    assert "--checkpoint goes with --out FILE" in done.stderr
+    assert "--checkpoint requires --out FILE" in done.stderr
 
 
 def test_two_callers_on_one_file(model, alone, path):

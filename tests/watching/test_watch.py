@@ -1,4 +1,4 @@
-"""A watch on a model in training: its values against exact ones, fresh runs where the chains are left behind, files."""
+"""A watch on a model in training: values against exact ones, fresh runs if the chains have missed states, files."""
 
 import csv
 import errno
@@ -80,13 +80,13 @@ def test_chains_in_a_phase_that_vanishes_are_replaced_with_a_warning():
         for field, coupling in ((0.3, 0.1), (0.3, 0.2), (0.3, 0.3), (0.3, 0.4), (0.3, 0.5), (0.1, 0.5)):
             watch.update(polarised(field, coupling))
     with pytest.warns(
-        UserWarning, match=r"step 6: the chains were left behind: a short run finds ln Z = 5\d.*fresh run"
+        UserWarning, match=r"step 6: the carried chains have missed states: a short run finds ln Z = 5\d.*fresh run"
     ):
         point = watch.update(polarised(-0.1))
     exact = mg.exact_log_z(polarised(-0.1))
     assert point.source == "fresh"
     assert abs(point.log_z - exact) < 4.5 * point.stderr
-    assert watch.history.warnings[-1].startswith("step 6: the chains were left behind")
+    assert watch.history.warnings[-1].startswith("step 6: the carried chains have missed states")
 
 
 def test_a_model_that_has_changed_too_much_is_run_afresh():

@@ -75,7 +75,7 @@ def estimate_knowing(
             result = to_tolerance(model, tolerance, budget, session, rows, **plan_options(chosen))
         return replace(result, hints=hints_of(model, result, session.threads))
     if budget is not None:
-        raise ValueError("budget goes with tolerance")
+        raise ValueError("budget requires tolerance")
     with open_session(chosen, str(chosen["method"]), model) as session:
         given = plan_options(chosen)
         panel = None

@@ -97,10 +97,10 @@ def estimate_given(
     if keep_weights is not None:
         yes_or_no(keep_weights, "keep_weights")
     if chosen["checkpoint"] is not None and (given.count is None or store is not None or keep_weights is False):
-        raise ValueError("checkpoint keeps the log-weights of a list of models: for anything else use store")
+        raise ValueError("checkpoint requires a list of models whose log-weights are kept: use store for other models")
     how = {"tolerance": tolerance, "budget": budget}
     if budget is not None and tolerance is None:
-        raise ValueError("budget goes with tolerance")
+        raise ValueError("budget requires tolerance")
     keeps = (store is None and given.count is not None) if keep_weights is None else bool(keep_weights)
     begin = time.perf_counter()
     known = [] if chosen["checkpoint"] is None else [item.model for item in given.items()]
@@ -325,7 +325,7 @@ class _Run:
         found = Estimates(tuple(names), numbers, seconds, make, self.keeps)
         if self.unfinished is not None:
             where = self.place.where or "in the attribute `estimates` of this error"
-            raise Unfinished(f"{self.unfinished}; what is finished is {where}", found)
+            raise Unfinished(f"{self.unfinished}; the finished models are {where}", found)
         if count and all(numbers.errors):
             raise ValueError(named_error(names[0], numbers.errors[0]))
         return found

@@ -54,7 +54,7 @@ def estimate(
     inputs = [*model.inputs, options["schedule"], options["base"], options["checkpoint"]]
     check_outputs(inputs, out, pr, figure=plot)
     if plot_kind != "weights" and plot is None:
-        raise ValueError(f"plot-kind {plot_kind!r} goes with --plot FILE")
+        raise ValueError(f"plot-kind {plot_kind!r} requires --plot FILE")
     one_of(plot_kind, ESTIMATE_PLOTS, "plot-kind")
     loaded = model.load_pairs()
     record = plot is not None and plot_kind == "curve"
@@ -224,7 +224,7 @@ def likelihood(
     model: ModelFile,
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Samples x visible units: .npy, .npz (data) or .csv.")],
     options: dict[str, Any],
-    log_z: Annotated[float | None, typer.Option("--log-z", help="ln Z, taken as exact; found if not given.")] = None,
+    log_z: Annotated[float | None, typer.Option("--log-z", help="ln Z, taken as exact; computed by default.")] = None,
     tolerance: Tolerance = None,
     budget: Budget = None,
     all_updates: Annotated[
@@ -239,17 +239,17 @@ def likelihood(
     """Compute the mean log-likelihood of data, with the uncertainty of ln Z."""
     check_outputs([*model.inputs, data], out, figure=plot)
     if plot is not None and not all_updates:
-        raise ValueError("--plot goes with --all-updates")
+        raise ValueError("--plot requires --all-updates")
     rows = tables.load_data(data)
     if all_updates:
         if any(x is not None for x in (log_z, tolerance, budget, model.update, model.evidence)):
-            raise ValueError("--all-updates goes without --update, --evidence, --log-z, --tolerance and --budget")
+            raise ValueError("--all-updates excludes --update, --evidence, --log-z, --tolerance and --budget")
         result: Any = _of_all_updates(model.path, rows, options)
     else:
         loaded = model.load_pairs()
-        asked = {name: x for name, x in (("tolerance", tolerance), ("budget", budget)) if x is not None}
-        asked |= read_files(options, loaded) if log_z is None else {}
-        result = log_likelihood(loaded, rows, log_z, **asked)
+        given = {name: x for name, x in (("tolerance", tolerance), ("budget", budget)) if x is not None}
+        given |= read_files(options, loaded) if log_z is None else {}
+        result = log_likelihood(loaded, rows, log_z, **given)
     show(result, as_json)
     if out is not None:
         atomic.write_whole(out, lambda file: np.save(file, result.per_sample, allow_pickle=False))
@@ -265,7 +265,7 @@ def _of_all_updates(path: str, rows: Any, options: dict[str, Any]) -> Any:
     updates = load_updates(path)
     for name in ("schedule", "summed"):
         if options.pop(name) is not None:
-            raise ValueError(f"--{name} does not go with --all-updates: it is chosen on the way")
+            raise ValueError(f"--{name} cannot be used with --all-updates, which chooses it")
     # Data of a wrong shape raise an error before the computation starts.
     visible_table(updates[next(iter(updates))], rows)
     return log_likelihood(along(updates, **read_files(options, updates[next(iter(updates))])), rows)

@@ -24,8 +24,8 @@ Evidence = Annotated[
 Update = Annotated[int | None, typer.Option(help="Checkpoint of a training run (HDF5); the last by default.")]
 MaxCut = Annotated[bool, typer.Option("--maxcut", help="Weights of a rudy file are those of a cut: E = +sum w s s'.")]
 
-Temperature = Annotated[float | None, typer.Option(help="T, in the place of the temperature in the file.")]
-Beta = Annotated[float | None, typer.Option(help="1/T, in the place of --temperature.")]
+Temperature = Annotated[float | None, typer.Option(help="T; replaces the temperature in the file.")]
+Beta = Annotated[float | None, typer.Option(help="1/T, instead of --temperature.")]
 FLAGS: tuple[tuple[str, Any, Any], ...] = (
     ("evidence", Evidence, None),
     ("update", Update, None),

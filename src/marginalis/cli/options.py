@@ -90,7 +90,7 @@ def with_values(words: Sequence[str]) -> list[str]:
 def _beside(out: Path | None) -> str:
     """Return the checkpoint file next to the result file, for ``--checkpoint`` without a value."""
     if out is None:
-        raise ValueError("--checkpoint goes with --out FILE, or names a file itself")
+        raise ValueError("--checkpoint requires --out FILE, or the name of a file")
     return f"{out}.checkpoint"
 
 

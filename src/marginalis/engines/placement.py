@@ -46,8 +46,8 @@ def choose_placement(plan: Plan, engine: str) -> Placement:
     """Return the placement of a plan on the requested engine; ``auto`` is Numba if it supports the plan."""
     name = _choose_engine(engine, plan)
     # The Numba kernel for draws by planes computes its weights in double precision.
-    asked = "double" if (plan.placement.draws, name) == ("planes", "numba") else plan.placement.precision
-    return replace(plan.placement, engine=name, precision=_choose_precision(asked, name, plan))
+    requested = "double" if (plan.placement.draws, name) == ("planes", "numba") else plan.placement.precision
+    return replace(plan.placement, engine=name, precision=_choose_precision(requested, name, plan))
 
 
 def _choose_engine(engine: str, plan: Plan) -> str:

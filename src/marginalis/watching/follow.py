@@ -121,8 +121,8 @@ def _checked(
         witness = _witness(found.carried, model, given, session, last.updates)
         if _sure(witness)[0] > _sure(weights)[1]:
             note = (
-                f"the chains were left behind: a short run finds ln Z = {witness.log_z:.4g}, the carried chains "
-                f"{weights.log_z:.4g} ± {error:.2g}"
+                f"the carried chains have missed states: a short run finds ln Z = {witness.log_z:.4g}, the carried "
+                f"chains {weights.log_z:.4g} ± {error:.2g}"
             )
         elif found.spent < _CHECK * found.carried.origin.record.steps:
             return found
@@ -140,7 +140,7 @@ def _better(found: Followed, fresh: Followed, note: str) -> Followed:
     if note:
         return replace(fresh, note=f"{note}: fresh run", loud=True, worked=worked)
     if _sure(b)[0] > _sure(a)[1]:
-        note = f"the chains were left behind: a fresh run finds {both}"
+        note = f"the carried chains have missed states: a fresh run finds {both}"
         return replace(fresh, note=note, loud=True, worked=worked)
     if a.stderr < b.stderr:
         return replace(found, spent=0.0, tolerance=max(found.tolerance, 2.0 * a.stderr), worked=worked)
