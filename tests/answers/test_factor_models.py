@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import marginalis as mg
+from marginalis import examples
 from marginalis.models.layered import as_model
 
 
@@ -93,6 +94,14 @@ def test_weights_that_are_uneven_are_resampled():
     assert got.populations == 20
     few = mg.estimate(glass, tolerance=0.2, seed=1)
     assert off(few.log_z, mg.exact_log_z(glass), few.stderr) < 4.5
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_three_spin_models_of_64_sites_against_elimination(seed):
+    glass = examples.p_spin(64, p=3, degree=3, seed=seed)
+    got = mg.estimate(glass, tolerance=0.1, seed=1)
+    assert not got.warnings
+    assert off(got.log_z, mg.exact_log_z(glass), got.stderr) < 4.5
 
 
 def test_free_energy_is_estimated_where_the_sum_is_too_large(monkeypatch):

@@ -86,9 +86,9 @@ def test_convert_refuses_what_a_format_cannot_hold(network, tmp_path):
 def test_zeros_and_larger_factors(tmp_path):
     path = tmp_path / "hard.uai"
     path.write_text(HARD)
-    done = run("estimate", path)
+    done = run("bound", path)
     assert done.returncode == 2
-    assert "forbids some states (zeros): mg.free_energy and marginalis free-energy sum it exactly" in done.stderr
+    assert "forbids some states (zeros): only mg.free_energy, mg.estimate and exact sums take that" in done.stderr
     path.write_text("MARKOV 3 2 2 2 1 3 0 1 2 8 1 2 3 4 5 6 7 8")
     done = run("difference", path, path, "--steps", 5, "--chains", 50, "--json")
     assert done.returncode == 0

@@ -122,7 +122,7 @@ def test_why_not_annealed():
         triple.as_mrf()
     equal = np.where(np.eye(2) == 1, 0.0, -np.inf)
     with pytest.raises(ValueError, match=r"the factor of \(0, 1\) forbids some states"):
-        mg.estimate(mg.FactorModel((2, 2), ((0, 1),), (equal,)).given())
+        mg.FactorModel((2, 2), ((0, 1),), (equal,)).as_mrf()
 
 
 @pytest.mark.parametrize(

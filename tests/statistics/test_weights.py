@@ -69,3 +69,21 @@ def test_systematic_resampling_takes_each_in_proportion(size):
     grid = (np.arange(400) + 0.5)[:, None] / 400
     mean = np.mean([np.bincount(systematic(weights[:1], x[None])[0], minlength=size) for x in grid], axis=0)
     assert np.abs(mean - expected[0]).max() < 0.01
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+@pytest.mark.parametrize("spread", [0.3, 2.0, 5.0])
+def test_lower_bounds_hold_for_any_weights(spread, level):
+    """Weights are log-normal with the mean 1, and every third one is zero."""
+    rng = np.random.default_rng(0)
+    samples = spread * rng.normal(size=(1000, 64)) - spread**2 / 2.0 + np.log(1.5)
+    samples[rng.random(samples.shape) < 1.0 / 3.0] = -np.inf
+    bounds = np.array([mg.Weights(row).lower_bound_at(level) for row in samples])
+    assert (bounds <= 0.0).mean() > level
+    assert np.median(bounds) > {0.3: -1.0, 2.0: -3.0, 5.0: -15.0}[spread]
+    even = mg.Weights(np.full(512, 0.7), 1.0)
+    assert 1.68 < even.lower_bound_at(0.95) < 1.7
+    one_sided = mg.Weights(samples[0], one_sided=True)
+    assert one_sided.interval == (-np.inf, -one_sided.lower_bound_at(0.95))
+    assert one_sided.stderr == np.inf
+    assert "ln Z ≥" in str(one_sided)

@@ -17,6 +17,7 @@ from ..engines.placement import rounding_of
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder
 from ..files.results import Result, read_result, write_result
+from ..models.interacting import InteractingMRF
 from ..paths.narrow_base import count_fixed_variables, unseen_share
 from ..running.session import Session
 from ..statistics.weights import Weights
@@ -25,6 +26,13 @@ from .record import Answer, Record, finite, printable
 
 ONE_STEP = ("steps is 1: this is plain importance sampling from the base, without annealing",)
 NOT_FINITE = "the log-weights are not finite: the parameters are too large for floating point"
+NONE_POSSIBLE = (
+    "no chain has found a state that the factors allow, so nothing is known of Z, which may be 0: raise steps or chains"
+)
+ONE_SIDED = (
+    "the factors forbid states, and moves of single variables may not connect those that are left: this is a lower "
+    "bound of ln Z, and no interval"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,6 +103,15 @@ class Estimate(Answer):
         low, high = self.interval
         return -high, -low
 
+    @property
+    def lower_bound(self) -> float | None:
+        """Lower bound of ln Z with a probability of 95 %, if that is all that is known; otherwise None.
+
+        That is so for models with zeros whose possible states single moves may not connect. `interval` is then open to
+        below, and `stderr` is infinite.
+        """
+        return self.weights.lower_bound_at(0.95) if self.weights.one_sided else None
+
     def interval_at(self, level: float) -> tuple[float, float]:
         """Return the interval of F at another level, such as 0.99; the method was calibrated at 95 %."""
         return self.weights.interval_at(level)
@@ -124,6 +141,8 @@ class Estimate(Answer):
         """Further information about the numbers, as sentences; no reasons for doubt."""
         low, high = self.interval
         found = self.hints
+        if self.lower_bound is not None:
+            return found
         if 0.0 < self.stderr <= self.unseen:
             found += (
                 f"the true error may be larger than the spread of the {self.chains} chains: states that the base "
@@ -203,6 +222,8 @@ class Estimate(Answer):
         }
         if self.unseen:
             provenance["unseen"] = self.unseen
+        if self.weights.one_sided:
+            provenance["one_sided"] = True
         curve = None if self.curve is None else (self.curve.betas, self.curve.log_weights, self.curve.log_z0)
         return Result(self.log_weights, self.log_z0, self.record.runs, provenance, curve)
 
@@ -215,6 +236,7 @@ class Estimate(Answer):
             "free_energy_per_variable": self.free_energy_per_variable,
             "stderr": finite(self.stderr),
             "interval": [finite(low), finite(high)],
+            "lower_bound": self.lower_bound,
             "ess": self.ess,
             "ess_of": self.ess_of,
             "tail_index": finite(self.tail_index),
@@ -225,10 +247,16 @@ class Estimate(Answer):
 
     def __str__(self) -> str:
         low, high = self.interval
-        digits = decimals(self.stderr)
-        lines = [
+        bound = self.lower_bound
+        digits = decimals(self.stderr if bound is None else (self.log_z - bound) / 2.0)
+        value = (
             f"F = {self.free_energy:.{digits}f} ± {self.stderr:.{digits}f}"
-            f"   (95 % interval {low:.{digits}f} to {high:.{digits}f})",
+            f"   (95 % interval {low:.{digits}f} to {high:.{digits}f})"
+        )
+        if bound is not None:
+            value = f"ln Z ≥ {bound:.{digits}f}, F ≤ {high:.{digits}f}   (with a probability of 95 %); the estimate is"
+        lines = [
+            value,
             f"ln Z = {self.log_z:.{digits}f}   F/n = {self.free_energy_per_variable:.{digits + 2}f}"
             f"   n = {self.variables}",
             f"{self.method}, {self.record}, {self.chains} chains "
@@ -258,13 +286,16 @@ def of_content(found: Result) -> Estimate:
     rounding, unseen = (real_number(data.pop(name, 0.0), name) for name in ("rounding", "unseen"))
     if not isinstance(notes, list) or rounding < 0.0 or unseen < 0.0:
         raise ValueError("notes must be a list, and rounding and unseen must not be negative")
+    one_sided = data.pop("one_sided", False)
+    if not isinstance(one_sided, bool):
+        raise ValueError("one_sided must be true or false")
     record = Record.from_plain(data, found.runs)
     if len(found.log_weights) != (record.populations or record.chains) or record.chains % len(found.log_weights):
         raise ValueError(f"holds {len(found.log_weights)} log-weights, which do not fit its {record.chains} chains")
     if found.curve is not None and found.curve[1].shape[1] != record.chains:
         raise ValueError(f"the curve has {found.curve[1].shape[1]} chains; the record has {record.chains}")
     return Estimate(
-        weights=Weights(found.log_weights, found.log_z0, rounding, unseen, record.weights_of),
+        weights=Weights(found.log_weights, found.log_z0, rounding, unseen, record.weights_of, one_sided),
         record=record,
         fingerprint=fingerprint,
         curve=None if found.curve is None else Curve(*found.curve, unseen),
@@ -293,14 +324,17 @@ def of_log_weights(
     plan: Plan, log_weights: Array, seconds: float, machines: str = "", hints: tuple[str, ...] = ()
 ) -> Estimate:
     """Return the estimate from the log-weights of a plan, which `machines` of a pool may have computed."""
-    if not np.isfinite(log_weights).all():
+    zeros = plan.path.part is not None and plan.path.end.has_zeros
+    if not np.isfinite(log_weights[log_weights > -np.inf] if zeros else log_weights).all():
         raise ValueError(NOT_FINITE)
+    if zeros and log_weights.max() == -np.inf:
+        raise ValueError(NONE_POSSIBLE)
     unseen, notes = doubts_of(plan)
     log_z0 = plan.path.log_z0
     rounding = rounding_of(plan, log_weights, log_z0)
     record = Record.of(plan, seconds, machines)
     return Estimate(
-        weights=Weights(frozen(log_weights), log_z0, rounding, unseen, record.weights_of),
+        weights=Weights(frozen(log_weights), log_z0, rounding, unseen, record.weights_of, is_one_sided(plan)),
         record=record,
         fingerprint=plan.fingerprint(),
         notes=notes,
@@ -308,8 +342,16 @@ def of_log_weights(
     )
 
 
+def is_one_sided(plan: Plan) -> bool:
+    """Whether moves of single variables may miss possible states, so that the weights only give a lower bound of Z."""
+    model = plan.path.part
+    return isinstance(model, InteractingMRF) and not model.is_reached
+
+
 def doubts_of(plan: Plan) -> tuple[float, tuple[str, ...]]:
-    """Return the share of unseen states of a run (see `unseen_share`), and warnings about the base."""
+    """Return the share of unseen states of a run (see `unseen_share`), and warnings about base and zeros."""
+    if is_one_sided(plan):
+        return 0.0, (ONE_SIDED,)
     if plan.path.part is None or plan.path.start.is_uniform:
         return 0.0, ()
     unseen = unseen_share(plan.path.end, plan.path.start, plan.chains.count)

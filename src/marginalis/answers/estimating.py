@@ -91,7 +91,7 @@ def estimate_knowing(
         recorder = Recorder(recorded_steps(plan), plan.chains.count) if record else None
         result = run_plan(plan, session, recorder, begin, hints_of(model, plan, session.threads))
         if panel is not None:
-            better = panel.another(result, plan)
+            better = None if result.weights.one_sided else panel.another(result, plan)
             if better is not None:
                 result = replace(run_plan(fitted(better, session), session, recorder), hints=result.hints)
             result = panel.noted(result).with_seconds(time.perf_counter() - begin)

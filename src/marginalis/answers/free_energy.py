@@ -94,6 +94,11 @@ class FreeEnergy(Written, Displayed):
         return self.free_energy, self.free_energy
 
     @property
+    def lower_bound(self) -> float | None:
+        """Lower bound of ln Z with a probability of 95 %, if that is all that is known; otherwise None."""
+        return None if self.estimate is None else self.estimate.lower_bound
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Reasons to doubt F, as sentences; there are none if F is exact."""
         return () if self.estimate is None else self.estimate.warnings
@@ -115,6 +120,11 @@ class FreeEnergy(Written, Displayed):
             return self.exact.how
         e = self.estimate
         assert e is not None
+        if e.lower_bound is not None:
+            return (
+                f"ln Z is at least {e.lower_bound:.6g} with a probability of 95 %, by {method_name(e.method)} with "
+                f"{e.chains} chains of {e.steps} steps; there is no upper bound"
+            )
         return f"estimated by {method_name(e.method)} with {e.chains} chains of {e.steps} steps; 95 % interval"
 
     def __float__(self) -> float:
@@ -130,6 +140,7 @@ class FreeEnergy(Written, Displayed):
             "stderr": finite(self.stderr),
             "interval": [finite(low), finite(high)],
             "log_z_interval": [finite(-high), finite(-low)],
+            "lower_bound": self.lower_bound,
             "exact": self.is_exact,
             "how": self.how,
             "tolerance": self.tolerance,
@@ -213,10 +224,12 @@ def _found(
             if not isinstance(model, FactorModel):
                 raise
             raise type(error)(f"{error}; and there is no estimate: {reason}") from None
-    if isinstance(model, FactorModel) and model.is_hard:
-        return _summed(prediction, chosen)
     if budget is None and prediction.seconds * _TRIAL > _LEAST_TRIAL:
-        tried = _estimated(model, goal, prediction.seconds * _TRIAL, options)
+        try:
+            tried = _estimated(model, goal, prediction.seconds * _TRIAL, options)
+        except ValueError as error:  # With zeros there may be no chain that has a weight.
+            tell("no estimate: %s", error)
+            return _summed(prediction, chosen)
         if not tried.warnings and _half_width(tried) <= goal:
             return tried
         if not tried.weights.warnings and tried.seconds * (_half_width(tried) / goal) ** 2 < prediction.seconds:
@@ -225,7 +238,12 @@ def _found(
         return _summed(prediction, chosen)
     except (ValueError, MemoryError) as error:  # The sum may have lost its accuracy by rounding.
         tell("no exact sum: %s", error)
-        return _estimated(model, goal, budget, options)
+        try:
+            return _estimated(model, goal, budget, options)
+        except ValueError as reason:
+            if not isinstance(model, FactorModel):
+                raise
+            raise type(error)(f"{error}; and there is no estimate: {reason}") from None
 
 
 def _summed(prediction: Prediction, chosen: RunOptions) -> ExactLogZ:

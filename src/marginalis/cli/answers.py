@@ -23,6 +23,8 @@ from ..files.uai import write_pr
 from ..models import describe
 from ..models.data import visible_table
 from ..models.factors import FactorModel
+from ..models.interacting import InteractingMRF
+from ..models.layered import annealable
 from ..models.model import MRF
 from .common import Json, Log10, PrFile, Threads, app, check_outputs, say, show
 from .model_file import ModelFile, takes_model
@@ -56,7 +58,7 @@ def estimate(
     if plot_kind != "weights" and plot is None:
         raise ValueError(f"plot-kind {plot_kind!r} requires --plot FILE")
     one_of(plot_kind, ESTIMATE_PLOTS, "plot-kind")
-    loaded = model.load_pairs()
+    loaded = model.load_annealable()
     record = plot is not None and plot_kind == "curve"
     result = run_estimate(loaded, tolerance=tolerance, budget=budget, record=record, **read_files(options, loaded))
     show(result, as_json, log10)
@@ -69,7 +71,9 @@ def estimate(
         from ..answers.exact_curve import exact_curve
 
         beside = {}
-        if record and result.base == "uniform":  # From the uniform base, Z(β) is that of the model at temperature T/β.
+        if (
+            record and result.base == "uniform" and not loaded.has_zeros
+        ):  # From the uniform base, Z(β) is that of the model at temperature T/β.
             beside = {"exact": exact_curve(loaded, np.array([0.0, 1.0 / loaded.temperature]))}
         plots.save(getattr(plots, plot_kind)(result, **beside), plot)
 
@@ -279,6 +283,17 @@ def _exact_way(model: MRF | FactorModel) -> str:
         return f"no: {error}"
 
 
+def _annealing(model: FactorModel) -> str:
+    """Return what an estimate of ln Z of a model of factors is."""
+    try:
+        found = annealable(model)
+    except ValueError as error:
+        return f"no: {error}"
+    if isinstance(found, InteractingMRF) and not found.is_reached:
+        return "a lower bound of ln Z: single moves may not connect the states that are possible"
+    return "yes"
+
+
 def _facts_of_factors(model: FactorModel) -> dict[str, Any]:
     return {
         "variables": model.n_variables,
@@ -286,7 +301,7 @@ def _facts_of_factors(model: FactorModel) -> dict[str, Any]:
         "factors": len(model.scopes),
         "largest_factor": model.largest_scope,
         "forbidden_states": model.is_hard,
-        "annealing": f"no: {model.why_not_annealed()}",
+        "annealing": _annealing(model),
         "exact": _exact_way(model),
     }
 

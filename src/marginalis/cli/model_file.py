@@ -13,7 +13,7 @@ import typer
 
 from ..files import model_files
 from ..models.factors import FactorModel
-from ..models.layered import as_model
+from ..models.layered import annealable, as_model
 from ..models.model import MRF
 from .common import ModelPath, say, warned
 
@@ -66,8 +66,12 @@ class ModelFile(NamedTuple):
         return found if temperature is None else found.at_temperature(temperature)
 
     def load_pairs(self) -> MRF:
-        """Read a model that can be annealed, or raise a ValueError with the reason why it cannot."""
+        """Read a model without zeros that can be annealed, or raise a ValueError with the reason why it cannot."""
         return as_model(self.load())
+
+    def load_annealable(self) -> MRF:
+        """Read a model of which an estimate can be made; zeros become penalties."""
+        return annealable(self.load())
 
 
 def takes_model(command: Callable[..., None]) -> Callable[..., None]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..checks import Array
+from ..models.interacting import InteractingMRF
 from ..parallel.threads import Tick, run_jobs
 from . import PreparedPlan
 from .plan import Plan
@@ -50,6 +51,7 @@ def advance(
         whole, lead = prepared.aligned, (plan.chains.first + chains.start) % prepared.aligned
     # Recording and resampling interrupt the kernel calls, so jobs are larger to keep the calls long.
     least = prepared.at_least if recorder is None and not plan.chains.populations else len(chains)
+    zeros = plan.path.end if isinstance(plan.path.end, InteractingMRF) and plan.path.end.has_zeros else None
     log_weights = np.empty(len(chains) // whole if plan.chains.populations else len(chains))
     marginal = np.empty(len(chains)) if prepared.carries_marginal and not plan.chains.populations else None
 
@@ -67,6 +69,8 @@ def advance(
             if populations is not None:
                 stop = min(stop, populations.next_look(k))
             population.advance(stop)
+            if stop == plan.steps and zeros is not None:
+                earlier = earlier + zeros.log_possible(population.states())
             if recorder is not None and stop in recorder:
                 states = population.states() if recorder.wants_states(stop) else None
                 so_far = population.log_weights + earlier

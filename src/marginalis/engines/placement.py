@@ -200,7 +200,8 @@ def rounding_of(plan: Plan, log_weights: Array, log_z0: float) -> float:
     """
     model, base = plan.path.part, plan.path.start
     if plan.placement.precision == "single":
-        relative = _SINGLE * max(1.0, abs(float(log_weights.mean())))
+        possible = log_weights[log_weights > -np.inf]
+        relative = _SINGLE * max(1.0, abs(float(possible.mean())))
         return max(relative, _rounding_of_parameters(plan.path.end.partial_spin_form)) + _drift(plan)
     if model is None or not math.isfinite(model.highest):  # The energy of Gaussian units has no bound.
         return 0.0

@@ -140,10 +140,11 @@ class Plan:
         """Return the plan of a pilot run, whose chains use a random stream of their own.
 
         `purpose` is the number of the stream (see `random`), so pilots are independent of the chains of the result.
-        `changes` are changes of the fields of `Chains`; by default a pilot is not resampled.
+        `changes` are changes of the fields of `Chains`; by default a pilot is not resampled. Forbidden states have a
+        penalty only, so that all weights are finite.
         """
         few = Chains(**{"first": 0, "count": chains, "seed": stream(self.chains.seed, purpose), **changes})
-        return replace(self, chains=few, betas=self.betas if betas is None else betas)
+        return replace(self, path=self.path.without_zeros(), chains=few, betas=self.betas if betas is None else betas)
 
     def resampled(self, populations: int) -> Plan:
         """Return the plan with resampling in this number of populations, if each has enough chains."""
@@ -226,7 +227,8 @@ def _factors_of(x: Any) -> list[Any]:
     """Return the arrays of the terms and tables of a model or of a base, if it has any."""
     if not x.has_terms:
         return []
-    return [a for terms in x.terms for a in terms] + [np.asarray(a) for table in x.tables for a in table]
+    tables = [*x.tables, *getattr(x, "zeros", ())]
+    return [a for terms in x.terms for a in terms] + [np.asarray(a) for table in tables for a in table]
 
 
 def _stored(w: Any) -> list[Any]:

@@ -60,6 +60,9 @@ class Populations:
         return (self.gained[:, None] + log_weights.reshape(self.shape) - self.since).ravel()
 
     def of_populations(self, log_weights: Array) -> Array:
-        """Return the log-weight of every population."""
+        """Return the log-weight of every population; −∞ if all its chains have the weight zero."""
         recent = log_weights.reshape(self.shape) - self.since
-        return self.gained + log_mean_exp(recent, axis=1)
+        some = recent.max(axis=1) > -np.inf
+        found = np.full(len(recent), -np.inf)
+        found[some] = self.gained[some] + log_mean_exp(recent[some], axis=1)
+        return found

@@ -22,6 +22,7 @@ from .factors import FactorModel
 from .forms import Indices
 from .interacting import InteractingMRF, sweep_of_pairs
 from .model import MRF
+from .reachability import single_moves_reach_all
 from .terms import Table, Terms, in_ascending_order
 from .units import SPIN, Categorical, Units
 
@@ -32,6 +33,8 @@ _Parts = tuple[list[float], Array, dict[tuple[int, ...], Any]]
 _EPS = 2.0**-50
 # Variables with tables of up to 2^4 entries are summed out to remove zeros.
 BOUND = 4.0
+# Least energy of a forbidden state at the end of a path, in units of T.
+_PENALTY = 20.0
 # Largest number of products of three or more features in a model.
 _MOST_TERMS = 1 << 22
 
@@ -75,9 +78,10 @@ def on_sides_of(first: InteractingMRF, model: MRF) -> InteractingMRF:
 
 
 def interacting(model: FactorModel) -> MRF:
-    """Return a factor model without zeros as a model that can be annealed; tables may join any number of variables.
+    """Return a factor model as a model that can be annealed; tables may join any number of variables.
 
-    Two-state variables are spins, state 0 down and 1 up. If any variable has more states, all are categorical. The
+    Two-state variables are spins, state 0 down and 1 up. If any variable has more states, or a table has zeros, all are
+    categorical, and zeros become penalties (see `_softened`). The
     hidden variables are an independent set of the graph that joins all variables of a factor.
     """
     return interacting_alike([model])[0]
@@ -97,12 +101,12 @@ def interacting_alike(models: Sequence[FactorModel]) -> list[MRF]:
     shape = arrange(units, np.zeros(count), graph, labels=labels)  # Choose hidden variables and sweep.
     if not joined:
         return [arrange(units, bias, graph, offset=math.fsum(constants), labels=labels) for constants, bias, _ in found]
-    return [_arranged(shape, *parts) for parts in found]
+    return [_softened(_arranged(shape, *parts)) for parts in found]
 
 
 def _form_of(model: FactorModel) -> tuple[Indices, Units, Callable[[FactorModel, Indices], _Parts]]:
     """Return the first feature of every variable, the kind of the variables, and how factors are written in them."""
-    two = set(model.cards) == {2}
+    two = set(model.cards) == {2} and not model.is_hard
     starts = np.concatenate([[0], np.cumsum([1 if two else card for card in model.cards])])
     return (starts, SPIN, _products) if two else (starts, Categorical(model.cards), _tables)
 
@@ -139,6 +143,35 @@ def _arranged(shape: MRF, constants: list[float], bias: Array, joint: dict[tuple
     )
 
 
+def _softened(model: InteractingMRF) -> InteractingMRF:
+    """Return the model with a penalty in place of each −∞, which grows along the path, and the −∞ in `zeros`.
+
+    The penalty lies `_PENALTY` below the least finite entry of the table, and lower by as much as the other tables of
+    one of its variables may pull that variable, so that almost no chain ends in a forbidden state if a single move can
+    leave it.
+    """
+    if not any(np.isneginf(x.values).any() for x in model.tables):
+        return model
+    starts = model.feature_starts
+    bias = np.concatenate([model.visible_bias, model.hidden_bias])
+    pull = np.array([float(np.ptp(bias[a:b])) for a, b in itertools.pairwise(starts)])
+    ranges = [float(np.ptp(x.values[x.values > -np.inf])) for x in model.tables]
+    for x, own in zip(model.tables, ranges, strict=True):
+        pull[list(x.variables)] += own
+    tables, zeros = [], []
+    for x, own in zip(model.tables, ranges, strict=True):
+        forbidden = np.isneginf(x.values)
+        if forbidden.any():
+            least = float(x.values[~forbidden].min())
+            penalty = _PENALTY + float(pull[list(x.variables)].min()) - own
+            zeros.append(Table(x.variables, np.where(forbidden, -np.inf, 0.0)))
+            x = Table(x.variables, np.where(forbidden, least - penalty, x.values))
+        tables.append(x)
+    scopes, forbids = [x.variables for x in zeros], [x.values for x in zeros]
+    is_reached = single_moves_reach_all(np.diff(starts).tolist(), scopes, forbids)
+    return replace(model, tables=tuple(tables), zeros=tuple(zeros), is_reached=is_reached)
+
+
 def _products(model: FactorModel, starts: Indices) -> _Parts:
     """Return the constants, biases and couplings of products of spins in the exponent."""
     constants, bias = [model.offset], np.zeros(len(model.cards))
@@ -172,7 +205,10 @@ def _coefficients(model: FactorModel) -> Iterator[tuple[tuple[int, ...], float]]
 
 
 def _tables(model: FactorModel, starts: Indices) -> _Parts:
-    """Return the constants, biases and tables of categorical variables; the mean of a table is part of the constant."""
+    """Return the constants, biases and tables of categorical variables.
+
+    The mean of the finite entries of a table is part of the constant.
+    """
     constants, bias = [model.offset], np.zeros(int(starts[-1]))
     tables: dict[tuple[int, ...], Array] = {}
     for scope, table in zip(model.scopes, model.tables, strict=True):
@@ -181,7 +217,7 @@ def _tables(model: FactorModel, starts: Indices) -> _Parts:
         elif len(scope) == 1:
             bias[starts[scope[0]] : starts[scope[0] + 1]] += table
         else:
-            mean = float(table.mean())
+            mean = float(table[table > -np.inf].mean())
             constants.append(mean)
             axes = sorted(range(len(scope)), key=scope.__getitem__)
             key, values = tuple(scope[k] for k in axes), table.transpose(axes) - mean

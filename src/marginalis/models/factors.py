@@ -3,8 +3,7 @@
     P(x) ∝ exp(offset + Σ_a table_a[x_scope(a)]),    entries finite or −∞
 
 Files of graphical models hold such factors. Evidence and impossible states are removed exactly. If only finite tables
-of pairs are left, the model is an `MRF`; `interacting` anneals finite tables of more variables. Models with forbidden
-states need exact elimination.
+of pairs are left, the model is an `MRF`; the module `annealed` converts larger tables and tables with zeros.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from .units import SPIN, Categorical, Units
 
 # Above this fraction of coupled pairs a dense matrix product is faster than a sparse one.
 _DENSE = 0.25
-BUT_EXACT = ": mg.free_energy and marginalis free-energy sum it exactly"
+BUT_EXACT = ": only mg.free_energy, mg.estimate and exact sums take that"
 # Couplings up to this fraction of the largest entry of a table are rounding errors and count as zero.
 _EPS = 2.0**-50
 
@@ -235,14 +234,14 @@ class FactorModel(Displayed):
         """Return the reason why the model is not an `MRF` of pairs, in words, or None."""
         if not self.cards:
             return f"no variable is left, all have one state: ln Z = {self.offset:.12g}, exactly"
+        if self.is_hard:
+            scope = next(s for s, table in zip(self.scopes, self.tables, strict=True) if np.isneginf(table).any())
+            names = one_line(", ".join(map(self.name_of, scope)), 60)
+            return f"the factor of ({names}) forbids some states (zeros){BUT_EXACT}"
         largest = max(self.scopes, key=len, default=())
         if len(largest) > 2:
             names = one_line(", ".join(map(self.name_of, largest)), 60)
             return f"the factor of ({names}) joins {len(largest)} variables, and an MRF has pairs only"
-        if self.is_hard:
-            scope = next(s for s, table in zip(self.scopes, self.tables, strict=True) if np.isneginf(table).any())
-            names = ", ".join(map(self.name_of, scope))
-            return f"the factor of ({names}) forbids some states (zeros){BUT_EXACT}"
         return None
 
     def as_mrf(self) -> MRF:

@@ -25,6 +25,8 @@ from .forms import Indices, SpinForm, Split, sweep_blocks
 from .model import MRF
 from .terms import Factors, Table, TermFields, Terms, in_ascending_order
 
+_ROWS = 4096  # Chains whose final states are checked together, to bound the memory.
+
 
 @dataclass(frozen=True)
 class InteractingForm(SpinForm):
@@ -57,6 +59,8 @@ class InteractingMRF(MRF):
     terms: tuple[Terms, ...] = ()
     tables: tuple[Table, ...] = ()
     blocks: tuple[Indices, ...] = ()
+    zeros: tuple[Table, ...] = ()  # −∞ for states that are forbidden, for which `tables` has a finite penalty, else 0.
+    is_reached: bool = True  # Whether single moves are known to connect all possible states.
 
     def __reduce__(self) -> tuple[Any, ...]:
         return InteractingMRF, tuple(getattr(self, x.name) for x in fields(self) if x.init)
@@ -75,6 +79,36 @@ class InteractingMRF(MRF):
     def sweep(self) -> tuple[Indices, ...]:
         """Blocks of visible variables in the order in which a Gibbs sweep draws them."""
         return self.blocks
+
+    @property
+    def has_zeros(self) -> bool:
+        """Whether some states are forbidden; those of the chains that end in one have the weight zero."""
+        return bool(self.zeros)
+
+    def without_zeros(self) -> InteractingMRF:
+        """Return the model in which forbidden states have a penalty instead."""
+        return replace(self, zeros=(), is_reached=True)
+
+    def log_possible(self, v: Array) -> Array:
+        """Return, for rows of visible features, ln of the share of Σ_h exp(−E) that possible states have.
+
+        As a factor of the weights of chains at the end of a path it turns Z of the model with penalties into that of
+        the model with zeros, without bias.
+        """
+        starts = self.feature_starts
+        fields = TermFields((), self.zeros, starts, len(self.visible_bias))
+        found = np.empty(len(v))
+        for first in range(0, len(v), _ROWS):
+            rows = v[first : first + _ROWS]
+            soft, hard = self.hidden_fields(rows), fields.on_hidden(rows)
+            possible = fields.rise(rows) > -np.inf
+            if soft.shape[1]:
+                own = starts[self.n_visible : -1] - starts[self.n_visible]
+                possible &= np.logical_or.reduceat(hard > -np.inf, own, axis=1).all(axis=1)
+            hard[~possible] = 0.0
+            share = self.hidden_units.log_normaliser(soft + hard) - self.hidden_units.log_normaliser(soft)
+            found[first : first + _ROWS] = np.where(possible, share, -np.inf)
+        return found
 
     def transposed(self) -> MRF:
         """Raise a ValueError, since only the hidden variables can be summed out."""
@@ -111,6 +145,9 @@ class InteractingMRF(MRF):
             terms=tuple(Terms(np.sort(place[x.features], axis=1), x.couplings) for x in self.terms),
             tables=tuple(
                 in_ascending_order([n - 1 - v if v < n else v for v in x.variables], x.values) for x in self.tables
+            ),
+            zeros=tuple(
+                in_ascending_order([n - 1 - v if v < n else v for v in x.variables], x.values) for x in self.zeros
             ),
             blocks=tuple(n - 1 - block[::-1] for block in reversed(self.blocks)),
         )
@@ -173,7 +210,8 @@ class InteractingMRF(MRF):
         if self.visible_units.is_one_hot:
             cards = np.diff(starts).tolist()
             unary = [((v,), bias[starts[v] : starts[v + 1]]) for v in range(len(cards))]
-            return cards, [*unary, *((x.variables, x.values) for x in self.tables)]
+            joint = [(x.variables, x.values) for x in (*self.tables, *self.zeros)]
+            return cards, [*unary, *joint]
         found: list[tuple[tuple[int, ...], Array]] = [((v,), np.array([-b, b])) for v, b in enumerate(bias)]
         for terms in self.terms:
             product = np.ones(())

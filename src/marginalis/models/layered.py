@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from ..checks import Array, a_kind, coupling_matrix, dense, precision_vector, real_array, shown
-from .annealed import BOUND, annealed
+from .annealed import BOUND, annealed, interacting
 from .factors import FactorModel
 from .forms import Layers, Split
 from .graphs import from_bqm, from_graph
@@ -76,7 +76,7 @@ def as_model(value: Any, argument: str = "model") -> MRF:
     - a ``BinaryPolynomial`` of dimod;
     - a Markov network, factor graph or Bayesian network of pgmpy (see `from_pgmpy`);
     - a torch module or its ``state_dict`` (see `states.from_state`);
-    - a `FactorModel` without zeros (those with zeros can be estimated and summed exactly only).
+    - a `FactorModel` without zeros (those with zeros can be estimated and summed exactly only, see `annealable`).
     """
     if isinstance(value, MRF):
         return value
@@ -120,15 +120,17 @@ def as_model(value: Any, argument: str = "model") -> MRF:
 def annealable(value: Any) -> MRF:
     """Return any kind of model as one that can be annealed, or raise a ValueError.
 
-    A factor model with zeros is reduced first (see `FactorModel.reduced`); it is refused if some zeros are left.
+    A factor model with zeros is reduced first (see `FactorModel.reduced`); zeros that are left become penalties.
     """
     if isinstance(value, MRF):
         return value
     model = as_factors(value)
-    if not isinstance(model, FactorModel) or model.largest_scope <= 2:
+    if not isinstance(model, FactorModel) or (model.largest_scope <= 2 and not model.is_hard):
         return as_model(value)
     left = model.given()
-    return annealed(left.reduced(BOUND) if left.is_hard else left)
+    if left.is_hard:
+        left = left.reduced(BOUND).given()  # A sum may leave a table of one variable with zeros.
+    return interacting(left) if left.is_hard else annealed(left)
 
 
 def _entries(models: list[Any] | Mapping[Any, Any]) -> list[Any]:

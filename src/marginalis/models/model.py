@@ -160,6 +160,11 @@ class MRF(Displayed):
         return False
 
     @property
+    def has_zeros(self) -> bool:
+        """Whether some states are forbidden, which a model of factors may have."""
+        return False
+
+    @property
     def n_visible(self) -> int:
         """Number of visible variables, |V|."""
         return len(self.split.visible)

@@ -110,6 +110,12 @@ class Path:
         """Return the same path without the mixture, from its base."""
         return replace(self, mixture=None, name="uniform")
 
+    def without_zeros(self) -> Path:
+        """Return the path to the model in which forbidden states have a penalty instead."""
+        if not isinstance(self.part, InteractingMRF) or not self.part.has_zeros:
+            return self
+        return replace(self, part=self.part.without_zeros())
+
     def from_base(self, base: Base, name: str) -> Path:
         """Return the path from another base with the same side sampled."""
         return make_path(self.model, base, name, self.is_turned, keep_whole=self.is_whole)

@@ -72,7 +72,7 @@ def to_tolerance(
         work.heed(panel)
     result = work.carry_out()
     if panel is not None:
-        better = panel.another(result, plan) if work.left() > 0.0 else None
+        better = panel.another(result, plan) if work.left() > 0.0 and not result.weights.one_sided else None
         if better is not None:
             other = replace(better, betas=plan.betas, schedule="adaptive")
             work = Work(other, session, goal, work.left(), fixed, adaptive, share)
@@ -84,6 +84,10 @@ def to_tolerance(
             reason = "rounding allows no less"
         elif work.left() <= 0.0:
             reason = f"the budget of {budget:g} s ran out"
-        note = f"{reason}: the interval is ± {work.half_width(result):.2g}, and the tolerance {goal:g}"
+        found = f"the interval is ± {work.half_width(result):.2g}"
+        if result.lower_bound is not None:
+            reason = "this is as many chains as the pilots have asked for" if work.left() > 0.0 else reason
+            found = f"the lower bound of ln Z is {work.half_width(result):.2g} below its estimate"
+        note = f"{reason}: {found}, and the tolerance {goal:g}"
         result = replace(result, notes=(*result.notes, note))
     return result.with_seconds(time.perf_counter() - work.begin)

@@ -183,6 +183,8 @@ class ToleranceTuning:
     larger_ratio: int = 4
     # Another pilot with populations pays if the chains after it cost at least this many times as much.
     pilots_worth: float = 20.0
+    # A lower bound of ln Z takes this many times the chains of an interval: it lies 2.4 to 3 standard errors below.
+    chains_for_bound: float = 2.5
     # Chains are run in multiples of this number, which fills the blocks of the engines.
     chain_unit: int = 32
     # Minimal number of chains; fewer would save little time, and their interval would be less reliable.

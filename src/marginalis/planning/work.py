@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..answers.estimate import Estimate, run_plan
+from ..answers.estimate import Estimate, is_one_sided, run_plan
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder, the_states
 from ..exact import duration
@@ -102,6 +102,9 @@ class Work:
 
     @staticmethod
     def half_width(result: Estimate) -> float:
+        """Half of the interval of F, or the distance between a lower bound of ln Z and the estimate."""
+        if result.lower_bound is not None:
+            return result.log_z - result.lower_bound
         return (result.interval[1] - result.interval[0]) / 2.0
 
     def carry_out(self) -> Estimate:
@@ -122,7 +125,8 @@ class Work:
             broken = self.plan.path.mixture is not None and ratio > TOLERANCE.broken
             doubtful = broken or bool(confidence.warnings_of(result.log_weights))  # what more steps may mend
             doubtful = doubtful and not self.is_drawn  # more chains do there, not more steps
-            last = self.fixed or self.left() <= 0.0 or attempt == TOLERANCE.attempts - 1
+            # A lower bound holds for chains whose number does not depend on what they find: the first ones.
+            last = result.weights.one_sided or self.fixed or self.left() <= 0.0 or attempt == TOLERANCE.attempts - 1
             far_off = (
                 TOLERANCE.far_off if self.size == 1 else 2.0 * TOLERANCE.far_off
             )  # a few populations foretell it roughly
@@ -144,6 +148,8 @@ class Work:
                 self.plan = before
                 break
         while ratio > 1.0 > result.rounding / self.goal and self.left() > 0.0 and result.chains < TOLERANCE.most_chains:
+            if result.weights.one_sided:
+                break
             more = self.whole * math.ceil(_more(result.chains, ratio) / self.whole)
             result = result + self.sample(more)
             ratio = self.half_width(result) / self.goal
@@ -284,7 +290,8 @@ class Work:
             return math.expm1(min(scale * (steps / last) ** power, 50.0))
 
         def chains(steps: int) -> int:
-            needed = self.size * min(unevenness(steps) * chains_per_variance(self.goal), 2.0 * TOLERANCE.most_chains)
+            rate = chains_per_variance(self.goal) * (TOLERANCE.chains_for_bound if is_one_sided(self.plan) else 1.0)
+            needed = self.size * min(unevenness(steps) * rate, 2.0 * TOLERANCE.most_chains)
             return max(least, self.whole * math.ceil(needed / self.whole))
 
         least = TOLERANCE.least_chains if self.size == 1 else TOLERANCE.least_populations * self.size

@@ -60,7 +60,7 @@ _POINTS = 400  # Largest number of points of a line; more cannot be told apart.
 def weights(estimate: Estimate | Weights, *, exact: float | None = None, ax: Any = None) -> Any:
     """Histogram of the log-weights with their fitted tail, the estimate, its interval and, if given, the exact F."""
     with _panels(ax, 4.2) as (axes,):
-        values = estimate.log_z0 + estimate.log_weights
+        values = estimate.log_z0 + estimate.log_weights[estimate.log_weights > -np.inf]
         edges = bins_of(values)
         counts, _, _ = axes.hist(values, bins=edges, color=COLOURS[1], alpha=0.6, label=estimate.ess_of)
         tail = confidence.fit_tail(estimate.log_weights)
@@ -72,6 +72,8 @@ def weights(estimate: Estimate | Weights, *, exact: float | None = None, ax: Any
             axes.plot(estimate.log_z0 + y[shown], fitted[shown], color=COLOURS[3], lw=1.8, label=label)
         low, high = estimate.interval
         shade_interval(axes.axvspan, -high, -low, "95 % interval")
+        if low == -np.inf < high:
+            axes.axvline(-high, color=COLOURS[0], lw=1.5, ls="--", label="lower bound of ln Z (95 %)")
         axes.axvline(
             estimate.log_z, color=COLOURS[0], lw=1.5, label=value_text("ln Z", estimate.log_z, estimate.stderr)
         )

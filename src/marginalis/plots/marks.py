@@ -29,8 +29,8 @@ def mark_exact(line: Any, value: float | None) -> None:
 
 
 def shade_interval(span: Any, low: float, high: float, label: str) -> None:
-    """Shade an interval, unless it is infinite because there is only one chain."""
-    if math.isfinite(low):
+    """Shade an interval, unless an end of it is infinite."""
+    if math.isfinite(low) and math.isfinite(high):
         span(low, high, color=COLOURS[0], alpha=0.25, lw=0, label=label)
 
 

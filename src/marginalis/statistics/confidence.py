@@ -166,6 +166,33 @@ def interval_of(moments: Moments, level: float, unseen: float) -> tuple[float, f
     return log_mean + math.log(max(min(low, 1.0 - least), miss)), log_mean + max(reach, math.log1p(least))
 
 
+def lower_bound(log_weights: Array, level: float = 0.95) -> float:
+    """Return a number that ln E[W] exceeds with at least this probability, whatever the distribution of the weights.
+
+    The weights are cut into t groups of consecutive chains. The means of the groups are independent, positive and
+    unbiased, so their product divided by E[W]^t has the mean 1, and by Markov's inequality it exceeds 1/(1 − level)
+    with the probability 1 − level at most. Many groups are sharp if the weights are even, and one group is best if
+    most of them are zero. The average over t = 1, 2, 4, … has the mean 1 as well, and is the one that is used.
+    """
+    counts = [2**k for k in range(len(log_weights).bit_length())]
+    means = []
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for t in counts:
+            groups = [np.logaddexp.reduce(x) - math.log(len(x)) for x in np.array_split(log_weights, t)]
+            means.append(float(np.mean(groups)))
+    rare = -math.log1p(-level)
+    found = [(t, mean) for t, mean in zip(counts, means, strict=True) if mean > -math.inf]
+    high = max(mean - rare / t for t, mean in found)
+    low = max(mean - (rare + math.log(len(counts))) / t for t, mean in found)
+    while high - low > 1e-12 * max(1.0, abs(high)):  # The average falls as the bound rises.
+        middle = (low + high) / 2.0
+        if middle in (low, high):
+            break
+        total = np.logaddexp.reduce([t * (mean - middle) for t, mean in found]) - math.log(len(counts))
+        low, high = (middle, high) if total >= rare else (low, middle)
+    return low
+
+
 def unseen_reach(unseen: float, level: float = 0.95) -> float:
     """Return the largest relative change of the mean weight by states that no chain has visited, at a level."""
     return -math.log((1.0 - level) / 2.0) * unseen

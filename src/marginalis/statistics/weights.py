@@ -25,7 +25,8 @@ class Weights(Displayed):
     W is the weight of a chain, or of a population of chains. A weight of zero is a log-weight of −∞. `interval` is that
     of the free energy F = −ln Z, as in an `Estimate`. `rounding` is an error common to all log-weights, which their
     spread does not show. `unseen` is the share of the mean weight that may come from states which no chain has
-    visited. `of` is "chains" or "populations", for warnings.
+    visited. `of` is "chains" or "populations", for warnings. If the weights are `one_sided`, that is, if nothing
+    speaks against important states that no chain can reach, they give a lower bound of ln Z and no upper one.
     """
 
     log_weights: Array
@@ -33,6 +34,7 @@ class Weights(Displayed):
     rounding: float = 0.0
     unseen: float = 0.0
     of: str = "chains"
+    one_sided: bool = False
 
     def __post_init__(self) -> None:
         """Check the arguments; read-only arrays of float64 are not copied."""
@@ -72,7 +74,12 @@ class Weights(Displayed):
 
     @cached_property
     def stderr(self) -> float:
-        """Standard error of ln Ẑ: the relative error of the mean weight (delta method), at least `unseen`."""
+        """Standard error of ln Ẑ: the relative error of the mean weight (delta method), at least `unseen`.
+
+        It is infinite if the weights are one-sided.
+        """
+        if self.one_sided:
+            return math.inf
         return max(confidence.relative_error(self.log_weights), self.unseen)
 
     @cached_property
@@ -85,9 +92,21 @@ class Weights(Displayed):
         share = real_number(level, "level")
         if not 0.0 < share < 1.0:
             raise ValueError(f"level is {shown(level)}; it must lie between 0 and 1, as 0.95 does")
+        if self.one_sided:
+            return -math.inf, -self.lower_bound_at(share)
         low, high = confidence.interval(self._finite, share, self.unseen)
         reach = self.rounding  # The common rounding error widens the interval.
         return min(-self.log_z0 - high, -self.log_z - reach), max(-self.log_z0 - low, -self.log_z + reach)
+
+    def lower_bound_at(self, level: float) -> float:
+        """Return a lower bound of ln Z that holds with at least this probability, such as 0.95.
+
+        It supposes nothing of the weights but that they are independent, positive and unbiased.
+        """
+        share = real_number(level, "level")
+        if not 0.0 < share < 1.0:
+            raise ValueError(f"level is {shown(level)}; it must lie between 0 and 1, as 0.95 does")
+        return self.log_z0 + confidence.lower_bound(self.log_weights, share) - self.rounding
 
     @cached_property
     def ess(self) -> float:
@@ -112,6 +131,8 @@ class Weights(Displayed):
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """Warnings about ln Ẑ and its interval."""
+        if self.one_sided:
+            return confidence.warnings_of_digits(self.log_weights)
         return confidence.warnings_of(self._finite, self.of) + confidence.warnings_of_digits(self.log_weights)
 
     def joined(self, other: Weights) -> Weights:
@@ -123,6 +144,9 @@ class Weights(Displayed):
         return replace(self, log_weights=together, rounding=max(self.rounding, other.rounding), unseen=unseen)
 
     def __str__(self) -> str:
+        if self.one_sided:
+            bound = f"ln Z ≥ {self.lower_bound_at(0.95):.4f}   (with a probability of 95 %)"
+            return f"{bound}; the estimate is ln Z = {self.log_z:.4f}"
         low, high = self.interval
         digits = decimals(self.stderr)
         lines = [
@@ -134,7 +158,7 @@ class Weights(Displayed):
         return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
 
     def _sketch(self) -> str:
-        low, high = self.interval
+        low, high = self.interval if not self.one_sided else (-self.log_z, -self.log_z)
         return sketch.histogram(
             self.log_z0 + self._finite, at=[self.log_z], span=(-high, -low), about="log-weights, ln Z and its interval"
         )
