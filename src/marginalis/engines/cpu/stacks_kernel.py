@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import overload
+from numba import types
 
 from ...simd.cache import kernel
-from ...simd.draws import INLINE
+from ...simd.compiling import intrinsic
 from ...simd.lookup import SPINS
 from .tables_kernel import anneal_tables
 
@@ -22,22 +23,17 @@ class Packed(NamedTuple):
     scale: np.ndarray  # [model, unit]
 
 
-def row(values, model):
+@intrinsic
+def row(context, values, model):
     """Return the row of a model, or None if there are no values."""
-    raise NotImplementedError
+    if isinstance(values, types.NoneType):
+        return types.none(values, model), lambda context, builder, sig, args: context.get_dummy_value()
+    found = values.copy(ndim=values.ndim - 1)
 
+    def emit(context, builder, sig, args):
+        return context.get_function(operator.getitem, sig)(builder, args)
 
-@overload(row, jit_options=INLINE)
-def _row_overload(values, model):
-    return _row_of_array if hasattr(values, "dtype") else _no_row
-
-
-def _row_of_array(values, model):
-    return values[model]
-
-
-def _no_row(values, model):
-    return None
+    return found(values, model), emit
 
 
 @kernel(plain=True, error_model="numpy")
