@@ -14,6 +14,7 @@ from marginalis.engines.cuda import general, large, lattice, resident, sites, sm
 from marginalis.engines.plan import make_plan
 from marginalis.engines.recorder import Recorder
 from marginalis.engines.reference.loop import Distributions
+from marginalis.exact import batch, on_gpu
 from marginalis.paths.mixture import Mixture
 
 
@@ -346,6 +347,20 @@ def test_exact_sums(on, units):
     for n, m, scale in ((3, 5, 0.7), (17, 19, 8.0)):
         model = random_rbm(rng, n, m, units=units, scale=scale)
         assert mg.exact_log_z(model, engine="cuda") == pytest.approx(mg.exact_log_z(model), rel=1e-12)
+
+
+def test_exact_sums_of_many_models_are_those_of_each(on, monkeypatch):
+    """Models of one shape are summed in one launch, with the bits that each has alone; a bad one stops no other."""
+    monkeypatch.setattr(batch, "open_device", lambda number: on)
+    monkeypatch.setattr(on_gpu, "_MOST_BYTES", 1 << 19)  # several launches
+    rng = np.random.default_rng(10)
+    models = [random_rbm(rng, n, m, scale=x) for n, m, x in [(17, 4, 0.5), (3, 5, 1.0)] for _ in range(7)]
+    models.insert(3, random_rbm(rng, 3, 50))
+    found = batch.exact_of_many(models, engine="cuda")
+    assert "up to 48 units" in str(found.pop(3))
+    del models[3]
+    assert [float(x) for x in found] == [float(mg.exact_log_z(model, engine="cuda")) for model in models]
+    assert {x.method for x in found} == {"enumeration"}
 
 
 def test_exact_sums_that_are_not_served():

@@ -14,7 +14,7 @@ from conftest import command, random_rbm
 import marginalis as mg
 from marginalis import studies
 from marginalis.engines import cuda, drive
-from marginalis.engines.cuda import general, large, lattice, sites, small
+from marginalis.engines.cuda import general, large, lattice, sites, small, together
 from marginalis.engines.plan import make_plan
 from marginalis.exact import on_gpu
 from marginalis.gpu import device as gpu
@@ -168,7 +168,7 @@ def test_exact_sums_and_studies_name_what_is_missing_too(monkeypatch, tmp_path):
 
 
 @pytest.mark.gpu
-def test_the_papers_table_by_processes(tmp_path):
+def test_the_papers_table(tmp_path):
     options = dict(experiments=2, chains=20, threads=2)
     fast, slow = (
         studies.reproduce("table1", engine=engine, out=tmp_path / engine, **options)[0].rows
@@ -194,6 +194,7 @@ COMPILED = [
     (general.SOURCES, {"KIND_V": 4, "KIND_H": 3, "LATERAL": 0, "LENGTH_UP": 0, "LENGTH_AFTER": 0, "DOUBLE": 1}),
     (general.SOURCES, {"KIND_V": 0, "KIND_H": 0, "LATERAL": 1, "SPINS": 1, "LENGTH_UP": 0, "LENGTH_AFTER": 4}),
     ([on_gpu.SOURCE], {}),
+    ([together.MEANS], {}),
 ]
 
 

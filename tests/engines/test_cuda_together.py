@@ -7,9 +7,10 @@ from conftest import random_rbm
 from cuda_host import HOST
 
 import marginalis as mg
-from marginalis.engines import cuda, drive
+from marginalis.engines import batch, cuda, drive
 from marginalis.engines.cuda import lattice, small, together
 from marginalis.engines.plan import make_plan
+from marginalis.statistics.confidence import log_mean_exp
 
 
 @pytest.fixture
@@ -38,6 +39,18 @@ def agree(models, **options):
         assert (marginal is None) == (alone.marginal is None)
         if alone.marginal is not None:
             np.testing.assert_array_equal(marginal, alone.marginal)
+
+
+def test_means_of_groups_of_chains(one):
+    """Of trials of many chains only the means come back, each as from the log-weights themselves."""
+    options = {"method": "ais", "steps": 3, "chains": 120, "engine": "cuda"}
+    plans = [make_plan(model, seed=t, **options) for t, model in enumerate(rbms(9, 20))]
+    whole, means = cuda.run_batch(plans, quiet), cuda.run_batch(plans, quiet, 40)
+    for found, weights in zip(means, whole, strict=True):
+        for mean, own in zip(found, weights, strict=True):
+            np.testing.assert_allclose(mean, log_mean_exp(own.reshape(3, 40), axis=1), rtol=1e-12, atol=1e-12)
+    by_rows = [x.log_weights for x in batch.run_batch(plans, 1, quiet, 40)]
+    np.testing.assert_array_equal(by_rows, [x for x, _ in means])
 
 
 def rbms(n, m, units="spin", count=3):

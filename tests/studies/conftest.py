@@ -4,13 +4,13 @@ from unittest import mock
 
 import pytest
 
-from marginalis.studies import sampling
+from marginalis.exact import batch
 
 
 @pytest.fixture(autouse=True, scope="package")
 def exact_once():
     """Sum each model once: the same few come in many of these tests, and the sum takes longest."""
-    known, real = {}, sampling.exact_log_z
+    known, real = {}, batch.exact_log_z
 
     def exact(model, **options):
         key = model.weights.tobytes(), model.visible_bias.tobytes(), model.hidden_bias.tobytes(), model.temperature
@@ -18,5 +18,5 @@ def exact_once():
             known[key] = real(model, **options)
         return known[key]
 
-    with mock.patch.object(sampling, "exact_log_z", exact):
+    with mock.patch.object(batch, "exact_log_z", exact):
         yield

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from conftest import command
 
+import marginalis as mg
 from marginalis.studies import EXPERIMENTS, reproduce, table1
-from marginalis.studies.sampling import Setting, derive, exact_row, make_model, sample_rows
+from marginalis.studies.sampling import Run, Setting, derive, exact_rows, make_models, sample_rows
 from marginalis.studies.table1 import INV_T, PRINTED, STEPS
 
 
@@ -57,20 +58,39 @@ def test_table1_agrees_where_it_should(tmp_path, monkeypatch):
 
 def test_both_estimates_of_one_run_are_those_of_separate_runs():
     setting = Setting(0, "hopfield", 40, 2.0)
-    model = make_model("x", 0, setting)
-    both = sample_rows(model, setting, 20, ("ais", "mais"), 5, 64, trials=3)
-    alone = sample_rows(model, setting, 20, ("ais",), 5, 64, trials=3)
-    alone += sample_rows(model, setting, 20, ("mais",), 5, 64, trials=3)
-    assert [row[:-1] for row in both] == [row[:-1] for row in alone]  # the last is the time it took
-    assert {r.trial for r in both} == {0, 1, 2}
-    assert exact_row(model, setting).method == "exact"
+    models = make_models("x", 0, [setting])
+
+    def rows(*methods):
+        (found,) = sample_rows(models, [setting], [Run(20, methods, 5)], 64, trials=3)
+        return [(row[:6], row.free_energies.tolist()) for row in found]
+
+    both = rows("ais", "mais")
+    assert both == rows("ais") + rows("mais")
+    assert [len(free) for _, free in both] == [3, 3]
+    (exact,) = exact_rows(models, [setting], "auto", lambda fraction: None)
+    assert exact.method == "exact"
+    assert exact.free_energies.tolist() == [-mg.exact_log_z(models[0])]
+
+
+def test_models_that_run_together_have_the_numbers_of_each_alone():
+    settings = [Setting(i, kind, 40, t) for i in range(2) for kind in ("gaussian", "hopfield") for t in (1.0, 3.0)]
+    settings.append(Setting(0, "gaussian", 10, 1.0))
+    models = make_models("x", 0, settings)
+    runs = [Run(5, ("ais", "mais") if i % 2 else ("mais",), i) for i in range(len(settings))]
+
+    def plain(found):
+        return [[(row[:6], row.free_energies.tolist()) for row in own] for own in found]
+
+    together = plain(sample_rows(models, settings, runs, 20, trials=2))
+    for i, (model, setting, run) in enumerate(zip(models, settings, runs, strict=True)):
+        assert plain(sample_rows([model], [setting], [run], 20, trials=2)) == together[i : i + 1]
 
 
 def test_seeds_are_unrelated():
     assert derive(0, "a", 1) != derive(0, "a", 2) != derive(1, "a", 2)
-    a, b = (make_model("x", 0, Setting(0, "gaussian", 40, t)) for t in (1.0, 8.0))
+    a, b, c = make_models("x", 0, [Setting(i, "gaussian", 40, t) for i, t in ((0, 1.0), (0, 8.0), (1, 1.0))])
     assert np.array_equal(a.weights, b.weights)
-    assert not np.array_equal(a.weights, make_model("x", 0, Setting(1, "gaussian", 40, 1.0)).weights)
+    assert not np.array_equal(a.weights, c.weights)
 
 
 @pytest.mark.parametrize("name", ["ape-temperature", "size-ratio", "convergence"])

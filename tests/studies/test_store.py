@@ -24,7 +24,7 @@ def cli(*args, **options):
 
 
 def rows_of(path):
-    return sqlite3.connect(path).execute("SELECT * FROM result ORDER BY 1,2,3,4,5,6,7,8").fetchall()
+    return sqlite3.connect(path).execute("SELECT * FROM result ORDER BY 1,2,3,4,5,6,7").fetchall()
 
 
 def without_time(rows):
@@ -84,21 +84,21 @@ def test_two_runs_on_one_file(tmp_path):
     assert without_time(rows_of(tmp_path / "two" / STORE)) == without_time(rows_of(tmp_path / "one" / STORE))
 
 
-ROW = Row(0, "gaussian", 40, 1.0, 10, "ais", 0, -1.0, None)
+ROW = Row(0, "gaussian", 40, 1.0, 10, "ais", np.array([-1.0]), None)
 
 
 def test_a_full_disk_leaves_what_was_written(tmp_path):
     store = Store(tmp_path / STORE)
     store.begin({"x": {}}, resume=False)
-    store.write("x", "first", [ROW])
+    store.write("x", [("first", [ROW])])
     size = store._db.execute("PRAGMA page_count").fetchone()[0]
     store._db.execute(f"PRAGMA max_page_count = {size + 1}")
-    many = [ROW._replace(trial=i) for i in range(1, 20_000)]
+    many = [ROW._replace(steps=i) for i in range(20, 20_000)]
     with pytest.raises(OSError, match="full; what was finished is in it"):
-        store.write("x", "second", many)
+        store.write("x", [("second", many)])
     assert store.read("x", 1, 1).done == {"first"}
     assert len(rows_of(tmp_path / STORE)) == 1
-    store.write("x", "third", [ROW._replace(instance=1)])
+    store.write("x", [("third", [ROW._replace(instance=1)])])
     assert store.read("x", 2, 1).done == {"first", "third"}
 
 
@@ -108,7 +108,7 @@ def test_the_time_is_that_of_all_runs(tmp_path):
         store = Store(tmp_path / STORE)
         store.begin({"x": {}}, resume=True)
         for part in (seconds, 3 * seconds, 2 * seconds):  # threads do not write in order
-            store.write("x", f"{item}{part}", [], part)
+            store.write("x", [(f"{item}{part}", [])], part)
         store.close()
     assert Store(tmp_path / STORE).read("x", 1, 1).seconds == 6.0 + 15.0
     with sqlite3.connect(tmp_path / STORE) as db:
@@ -149,9 +149,15 @@ def assert_refused(done, message):
         ("DELETE FROM result", "168 results of ape-temperature are missing"),
         ("DELETE FROM done", "168 results of ape-temperature are missing or unexpected"),
         ("UPDATE result SET method = 'magic' WHERE method = 'ais'", "missing or unexpected"),
-        ("UPDATE result SET trial = 1 WHERE method = 'ais'", "72 results of ape-temperature cannot be read"),
-        ("UPDATE result SET free_energy = 'low' WHERE instance = 0", "84 results of ape-temperature cannot be read"),
-        ("UPDATE result SET free_energy = 9e999 WHERE instance = 0", "84 results of ape-temperature cannot be read"),
+        (
+            "UPDATE result SET free_energies = zeroblob(16) WHERE method = 'ais'",
+            "72 results of ape-temperature cannot be read",
+        ),
+        ("UPDATE result SET free_energies = 'low' WHERE instance = 0", "84 results of ape-temperature cannot be read"),
+        (
+            "UPDATE result SET free_energies = x'000000000000f07f' WHERE instance = 0",
+            "84 results of ape-temperature cannot be read",
+        ),
         ("UPDATE result SET method = CAST(x'ff' AS TEXT) WHERE method = 'ais'", "damaged: Could not decode"),
         ("UPDATE settings SET value = '[1, 2]'", "the settings of ape-temperature cannot be read"),
         ("UPDATE settings SET value = 7", "the settings of ape-temperature cannot be read"),
@@ -222,7 +228,7 @@ def test_a_failed_export_keeps_the_earlier_one(tmp_path, monkeypatch):
     store, path = Store(tmp_path / STORE), tmp_path / "out" / "x-runs.csv"
     path.parent.mkdir()
     store.begin({"x": {}}, resume=False)
-    store.write("x", "first", [ROW])
+    store.write("x", [("first", [ROW])])
     store.export("x", path)
     before = path.read_text()
     assert before.splitlines()[1] == "0,gaussian,40,1.0,10,ais,0,-1.0,"

@@ -7,18 +7,18 @@ and their statistics are computed in one pass. Otherwise the models are estimate
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..checks import Array
-from ..engines.batch import shape_of
+from ..engines.batch import by_shape
 from ..engines.drive import RunResult
 from ..engines.placement import roundings_of
 from ..engines.plan import Plan, model_digest
-from ..engines.plans import make_plans
+from ..engines.plans import log_z0_of, make_plans
 from ..models.stacked import Stack, unpacked
 from ..options import RunOptions, is_adaptive
 from ..parallel.threads import Tick
@@ -145,18 +145,13 @@ class BatchJob:
     ) -> None:
         """Estimate models, those of one shape in one run."""
         plans: list[Any] = make_plans(models, seeds, self.options)
-        groups: dict[Any, list[int]] = {}
-        shapes: dict[int, Any] = {}  # Plans that are made together share the array of β, and have one shape.
+        good = [number for number, plan in enumerate(plans) if not isinstance(plan, Exception)]
         for number, plan in enumerate(plans):
             if isinstance(plan, Exception):
                 numbers.errors[places[number]] = str(plan)
-                continue
-            common = id(plan.betas)
-            if common not in shapes:
-                shapes[common] = shape_of(plan)
-            groups.setdefault(shapes[common], []).append(number)
         done, total = 0, max(1, len(plans))
-        for members in groups.values():
+        for group in by_shape([plans[number] for number in good]):
+            members = [good[i] for i in group]
             low, high = done / total, (done + len(members)) / total
             session = Session(threads, tick=tick).part(low, high)
             for number, result in zip(members, _run([plans[i] for i in members], session), strict=True):
@@ -209,7 +204,7 @@ def numbers_of_plans(plans: Sequence[Plan], log_weights: Array) -> Numbers:
     of = "populations" if plan.chains.populations else "chains"
     finite = log_weights if len(own) == len(plans) else log_weights[own]
     rows = summarise(finite, np.array([unseen for unseen, _ in doubts]), of)
-    log_z0 = np.array(list(_starts(chosen)))
+    log_z0 = np.array(list(log_z0_of(chosen)))
     log_z, reach = log_z0 + rows.log_mean, np.zeros(len(own))
     more = ONE_STEP if plan.steps == 1 else ()
     given = roundings_of(chosen, finite, log_z0)
@@ -232,15 +227,6 @@ def numbers_of_plans(plans: Sequence[Plan], log_weights: Array) -> Numbers:
     ):
         ours[at] = theirs[fine]
     return found
-
-
-def _starts(plans: Sequence[Plan]) -> Iterator[float]:
-    """Return ln Z_0 of every plan; those that are made together from a uniform base have the same."""
-    known: dict[int, float] = {}  # Plans that are made together share the array of β.
-    for plan in plans:
-        if id(plan.betas) not in known or not plan.path.base.is_uniform:
-            known[id(plan.betas)] = plan.path.log_z0
-        yield known[id(plan.betas)]
 
 
 def numbers_of(answer: Estimate) -> Numbers:

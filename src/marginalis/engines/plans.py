@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,15 @@ def make_plans(models: Sequence[MRF], seeds: Sequence[int], options: Mapping[str
         if found[number] is None:
             found[number] = _plan_alone(model, seeds[number], options)
     return found
+
+
+def log_z0_of(plans: Sequence[Plan]) -> Iterator[float]:
+    """Yield ln Z_0 of every plan; those that are made together from a uniform base have the same."""
+    known: dict[int, float] = {}  # Plans that are made together share the array of β.
+    for plan in plans:
+        if id(plan.betas) not in known or not plan.path.base.is_uniform:
+            known[id(plan.betas)] = plan.path.log_z0
+        yield known[id(plan.betas)]
 
 
 def is_plain(model: MRF) -> bool:

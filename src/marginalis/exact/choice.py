@@ -169,7 +169,7 @@ def _on_gpu(model: MRF | FactorModel, method: str, device: int | None, max_secon
     one_of(method, ("auto", "enumeration"), "method")
     if isinstance(model, FactorModel):
         raise ValueError("engine 'cuda' sums two-state units only; use 'auto'")
-    way = enumeration_on_gpu(model, None if device is None else whole(device, "device", 0, 2**16))
+    way = enumeration_on_gpu(model, None if device is None else whole(device, "device", 0, 2**16)).method
     if not way.seconds <= real_number(max_seconds, "max_seconds"):
         raise ModelTooLarge(
             f"{way.size}, which would take about {way.seconds:.2g} s on a GPU; max_seconds raises the limit"
@@ -195,6 +195,12 @@ def _vouched(way: ExactMethod, offset: float, threads: int, tick: Tick) -> float
             found = way.run(threads, tick)
         except OverflowError:  # `math.fsum` raises this on an overflow.
             found = math.inf
+    return vouched(found, way, offset)
+
+
+def vouched(found: float, way: ExactMethod, offset: float) -> float:
+    """Return the result of a method, plus the offset, or raise a ValueError if rounding errors may be too large."""
+    with np.errstate(over="ignore", invalid="ignore"):
         value = float(offset + found)
         error = EPS * (way.adds(found) + abs(offset))
     if not math.isfinite(value):

@@ -1,4 +1,5 @@
-// The sum over all states of one side, in double precision (`enumeration.py` has the formula).
+// The sum over all states of one side, in double precision (`enumeration.py` has the formula). A row of blocks sums one
+// of several models of one shape, whose tables follow each other.
 //
 // The enumerated units have three parts. Each thread of a block has one state of the first eight units and loops over
 // all states of the next eight; each block has states of the remaining units. Factors e^{slope·a} of the summed-out
@@ -44,9 +45,13 @@ extern "C" __global__ void sum_states(
     u64 first, int count, double *mantissas, int *exponents)
 {
     SHARED_BYTES(bytes);
+    const long model = blockIdx.y;
+    low += model * units * PART, mid += model * units * PART, top += model * tops * (units + 1);
+    low_mantissas += model * PART, low_exponents += model * PART;
+    mid_mantissas += model * PART, mid_exponents += model * PART;
     double *factors = (double *)bytes; // Products of the first and the third part, indexed by [unit][state].
     const int state = threadIdx.x;
-    const long place = (long)blockIdx.x * PART + state;
+    const long place = (model * gridDim.x + blockIdx.x) * PART + state;
     Number total = {mantissas[place], exponents[place]};
     for (int block = blockIdx.x; block < count; block += gridDim.x) {
         const u64 bits = first + block;

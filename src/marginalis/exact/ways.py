@@ -21,7 +21,7 @@ from .integrated import MOST_DENSE, integrate_gaussians
 from .kaufman import kaufman_log_z
 from .layers import layers_cost, layers_log_z
 from .networks import NetworkWay, faster_ways
-from .on_gpu import PAIRS_PER_SECOND, sum_on_gpu, why_not
+from .on_gpu import PAIRS_PER_SECOND, sums_on_gpu, why_not
 from .ordering import table_entries
 from .structure import Factors, grid_arrays, layer_arrays, ordered_factors
 from .surfaces import Surface, lattice_of, planar_of
@@ -103,8 +103,17 @@ def _enumeration(model: MRF, threads: int) -> ExactMethod | None:
     )
 
 
-def enumeration_on_gpu(model: MRF, number: int | None) -> ExactMethod:
-    """Return the method that sums over all states on a GPU, or raise a ValueError if it does not apply."""
+class GpuSum(NamedTuple):
+    """A sum over all states on a GPU: the parameters, kinds of units, a constant, and its method."""
+
+    form: Natural | SpinForm
+    units: tuple[Units, Units]
+    constant: float
+    method: ExactMethod
+
+
+def enumeration_on_gpu(model: MRF, number: int | None) -> GpuSum:
+    """Return the sum over all states on a GPU, or raise a ValueError if it does not apply."""
     if model.spin_form is None:
         raise ValueError("engine 'cuda' sums two-state units only; use 'auto'")
     turned = model.transposed() if model.is_bipartite and model.n_visible > model.n_hidden else model
@@ -114,12 +123,13 @@ def enumeration_on_gpu(model: MRF, number: int | None) -> ExactMethod:
         raise ValueError(f"engine 'cuda' {hindrance}; use 'auto'")
     device = open_device(number)
     n, m = turned.n_visible, turned.n_hidden
-    return ExactMethod(
+    method = ExactMethod(
         log2_seconds(n + math.log2(max(m, 1)), PAIRS_PER_SECOND),
         f"the smaller side has {n} units: an exact sum over 2^{n} states x {m} units",
-        lambda threads, tick: constant + sum_on_gpu(form, units, device, tick),
+        lambda threads, tick: constant + sums_on_gpu([form], units, device, tick)[0],
         adds,
     )
+    return GpuSum(form, units, constant, method)
 
 
 def _adds(model: MRF) -> Callable[[float], float]:

@@ -1,9 +1,9 @@
 """A store of results in an SQLite file: rows of experiments, and estimates of many models.
 
-A row of an experiment is one free energy by (experiment, instance, setting, method, trial). The rows of one piece of
-work are written in one transaction together with a mark that the piece is done. A run killed at any moment therefore
-leaves whole pieces only, and two runs on one file at worst compute a piece twice. An estimate of a model is one row by
-(run, number of the model).
+A row of an experiment has the free energies of all trials by (experiment, instance, setting, method). The rows of a
+piece of work are written in one transaction together with a mark that the piece is done. A run killed at any moment
+therefore leaves whole pieces only, and two runs on one file at worst compute a piece twice. An estimate of a model is
+one row by (run, number of the model).
 """
 
 from __future__ import annotations
@@ -11,21 +11,25 @@ from __future__ import annotations
 import csv
 import io
 import secrets
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import numpy as np
+
+from ..checks import Array
 from .atomic import write_whole
 from .database import Database
 
+_LARGEST = 1e100  # A free energy of this size is a damaged number.
 _AT_A_TIME = 1000  # Estimates that are read at a time.
+# Columns of the exported CSV.
 COLUMNS = ("instance", "model", "hidden", "inv_t", "steps", "method", "trial", "free_energy", "seconds")
 TABLES = {
     "done": "(name TEXT, item TEXT, PRIMARY KEY (name, item)) WITHOUT ROWID",
     "result": "(name TEXT, instance INTEGER, model TEXT, hidden INTEGER, inv_t REAL, steps INTEGER,"
-    " method TEXT, trial INTEGER, free_energy REAL NOT NULL, seconds REAL,"
-    " PRIMARY KEY (name, instance, model, hidden, inv_t, steps, method, trial)) WITHOUT ROWID",
+    " method TEXT, free_energies BLOB NOT NULL, seconds REAL,"  # One little-endian float64 for each trial.
+    " PRIMARY KEY (name, instance, model, hidden, inv_t, steps, method)) WITHOUT ROWID",
     "time": "(name TEXT, run TEXT, seconds REAL NOT NULL, PRIMARY KEY (name, run)) WITHOUT ROWID",
     "estimate": "(run TEXT, number INTEGER, name TEXT NOT NULL, model TEXT NOT NULL, log_z REAL, stderr REAL,"
     " low REAL, high REAL, ess REAL, tail_index REAL, steps INTEGER, chains INTEGER, seconds REAL,"
@@ -34,7 +38,7 @@ TABLES = {
 
 
 class Row(NamedTuple):
-    """One estimate (or exact value: method ``exact``, steps 0) of the free energy of one model."""
+    """The free energies of one model by one method (or the exact value: method ``exact``, steps 0)."""
 
     instance: int
     model: str
@@ -42,9 +46,8 @@ class Row(NamedTuple):
     inv_t: float
     steps: int
     method: str
-    trial: int
-    free_energy: float
-    seconds: float | None
+    free_energies: Array  # One for each trial.
+    seconds: float | None  # CPU seconds of a trial.
 
 
 class EstimateRow(NamedTuple):
@@ -87,18 +90,17 @@ class Store(Database):
         super().__init__(path, TABLES, later=("time", "estimate"))
         self._run = secrets.token_hex(8)
 
-    def write(self, name: str, item: str, rows: Sequence[Row], seconds: float = 0.0) -> None:
-        """Add the rows of one piece of work, all or none; the run has taken `seconds` so far."""
-        columns = len(COLUMNS) + 1
-        marks = f"({','.join('?' * columns)})"
+    def write(self, name: str, pieces: Iterable[tuple[str, Sequence[Row]]], seconds: float = 0.0) -> None:
+        """Add the rows of some pieces of work, all or none; the run has taken `seconds` so far."""
+        pieces = list(pieces)
+        values = [
+            (name, *row[:6], np.asarray(row.free_energies, "<f8").tobytes(), row.seconds)
+            for _, rows in pieces
+            for row in rows
+        ]
         with self.access("BEGIN IMMEDIATE") as db:
-            # A statement has many rows, as a switch of threads between two statements takes longer than a row.
-            most = db.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // columns
-            for first in range(0, len(rows), most):
-                some = rows[first : first + most]
-                values = [value for row in some for value in (name, *row)]
-                db.execute(f"INSERT OR IGNORE INTO result VALUES {','.join([marks] * len(some))}", values)
-            db.execute("INSERT OR IGNORE INTO done VALUES (?, ?)", (name, item))
+            db.executemany("INSERT OR IGNORE INTO result VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+            db.executemany("INSERT OR IGNORE INTO done VALUES (?, ?)", [(name, item) for item, _ in pieces])
             db.execute(
                 "INSERT INTO time VALUES (?, ?, ?)"
                 " ON CONFLICT (name, run) DO UPDATE SET seconds = MAX(seconds, excluded.seconds)",
@@ -111,18 +113,20 @@ class Store(Database):
             done = {item for (item,) in db.execute("SELECT item FROM done WHERE name = ?", (name,))}
             (seconds,) = db.execute("SELECT TOTAL(seconds) FROM time WHERE name = ?", (name,)).fetchone()
             keys = ", ".join(COLUMNS[:6])
-            number = "CASE method WHEN 'exact' THEN 1 ELSE :trials END"
-            means = db.execute(
-                f"SELECT {keys}, AVG(free_energy), AVG(seconds), COUNT(*) = {number} AND MAX(trial) = {number} - 1"
-                " AND MIN(trial) = 0 AND MAX(ABS(free_energy)) < 1e100 AND MIN(typeof(trial) = 'integer' AND"
-                " typeof(free_energy) = 'real' AND typeof(seconds) IN ('real', 'null')) FROM result"
-                f" WHERE name = :name AND instance < :experiments GROUP BY {keys} ORDER BY {keys}",
+            rows = db.execute(
+                f"SELECT {keys}, free_energies, seconds, typeof(free_energies) = 'blob' AND"
+                " typeof(seconds) IN ('real', 'null') AND length(free_energies) ="
+                " CASE method WHEN 'exact' THEN 8 ELSE 8 * :trials END FROM result"
+                f" WHERE name = :name AND instance < :experiments ORDER BY {keys}",
                 {"name": name, "trials": trials, "experiments": experiments},
             ).fetchall()
-        spoilt = sum(not row[-1] for row in means)
+        good = [row for row in rows if row[-1]]
+        means = _means([row[-3] for row in good])
+        spoilt = len(rows) - sum(abs(mean) < _LARGEST for mean in means)
         if spoilt:
             raise self.damage(f"{spoilt} results of {name} cannot be read")
-        return Contents(done, [row[:-1] for row in means], seconds)
+        found = [(*row[:-3], mean, row[-2]) for row, mean in zip(good, means, strict=True)]
+        return Contents(done, found, seconds)
 
     def write_estimates(self, run: str, rows: Iterable[EstimateRow]) -> None:
         """Add estimates of some models, all or none; they replace earlier ones of the same models."""
@@ -150,15 +154,30 @@ class Store(Database):
             after = rows[-1][0]
 
     def export(self, name: str, path: Path) -> None:
-        """Write every row of an experiment as CSV."""
+        """Write every free energy of an experiment as one line of CSV."""
 
         def write(file: IO[bytes]) -> None:
             text = io.TextIOWrapper(file, "utf-8", newline="")
             writer = csv.writer(text)
             writer.writerow(COLUMNS)
-            columns, order = ", ".join(COLUMNS), ", ".join(COLUMNS[:7])
+            order = ", ".join(COLUMNS[:6])
+            select = f"SELECT {order}, free_energies, seconds FROM result"
             with self.access("BEGIN") as db:
-                writer.writerows(db.execute(f"SELECT {columns} FROM result WHERE name = ? ORDER BY {order}", (name,)))
+                for *key, trials, seconds in db.execute(f"{select} WHERE name = ? ORDER BY {order}", (name,)):
+                    values = np.frombuffer(trials, "<f8").tolist()
+                    writer.writerows((*key, trial, value, seconds) for trial, value in enumerate(values))
             text.detach()
 
         write_whole(path, write)
+
+
+def _means(rows: Sequence[bytes]) -> list[float]:
+    """Return the means of the free energies of rows, added up one after the other on every machine."""
+    found = np.empty(len(rows))
+    sizes = np.array([len(row) for row in rows], dtype=np.int64)
+    with np.errstate(all="ignore"):  # A sum that is not finite is refused.
+        for size in np.unique(sizes).tolist():
+            some = np.flatnonzero(sizes == size)
+            values = np.frombuffer(b"".join(rows[i] for i in some.tolist()), "<f8").reshape(len(some), -1)
+            found[some] = np.cumsum(values, axis=1)[:, -1] / values.shape[1]
+    return found.tolist()

@@ -61,14 +61,16 @@ class Session:
                 weights += shift  # The sum is done in place, since there may be many weights.
         return found
 
-    def run_many(self, plans: Sequence[Plan]) -> list[RunResult]:
+    def run_many(self, plans: Sequence[Plan], group: int = 1) -> list[RunResult]:
         """Return what `run` returns for every plan; the plans must have one shape (see `batch.shape_of`).
 
-        The models run on threads of this process, without a checkpoint.
+        The models run on threads of this process, without a checkpoint. With a `group`, the results have ln of the mean
+        weight of every so many consecutive chains.
         """
         if plans[0].path.part is None:
-            return [self.run(plan) for plan in plans]
-        found = run_batch([plan.started() for plan in plans], self.threads, self.tick)
+            count = (plans[0].chains.populations or plans[0].chains.count) // group
+            return [RunResult(np.full(count, plan.path.exact_log_ratio), None) for plan in plans]
+        found = run_batch([plan.started() for plan in plans], self.threads, self.tick, group)
         for plan, own in zip(plans, found, strict=True):
             shift = plan.path.exact_log_ratio
             if shift:

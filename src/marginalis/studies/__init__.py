@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import io
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,8 +36,9 @@ from .table1 import EXPERIMENT as TABLE1
 
 EXPERIMENTS = {e.name: e for e in (TABLE1, APE_TEMPERATURE, SIZE_RATIO, CONVERGENCE)}
 STORE = "results.sqlite"
-_ON_GPU = 0.02  # Approximate seconds that a piece of work takes on a GPU.
-_PROCESSES, _THREADS = 8, 3  # Processes that share a GPU, and threads of each; they take turns, so more are no faster.
+_GPU_THREADS = 8  # Most threads that use a GPU: some prepare models and take means while the GPU runs those of others.
+_BATCH_BYTES = 1 << 25  # Largest size of the log-weights of a batch on a GPU, in bytes.
+_BATCH_SECONDS, _MOST_TOGETHER = 0.5, 64  # Target duration, and most pieces of work, of a batch on one core.
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,8 @@ def reproduce(
 
     `experiments` is the number of RBM instances and `chains` is N; the defaults are those of the paper. Every result is
     written to an SQLite file in `out` as soon as it is computed. With `resume` a stopped run continues there and ends
-    with the same numbers as an uninterrupted one. `engine` and `pool` are as in `estimate`; each piece of work is one
-    task. With a GPU a few processes share it.
+    with the same numbers as an uninterrupted one. `engine` and `pool` are as in `estimate`. Models of one shape run
+    together, on a GPU in one launch.
     """
     check_engine(engine)
     one_of(name, (*EXPERIMENTS, "all"), "experiment")
@@ -82,16 +84,15 @@ def reproduce(
         n = whole(e.chains if chains is None else chains, "chains", 1, 10**7)
         # Results of a GPU differ from those of the CPU in the last digits.
         own = {"engine": engine} if needs_gpu(engine) else {}
-        plans.append((e, count, n, {"seed": seed, "chains": n, **own, **_plain(e.settings)}))
+        plans.append((e, count, n, {"seed": seed, "chains": n, **own, **_plain(e.constants)}))
     folder = Path(out)
     tables = [f"{e.name}{end}" for e in chosen for end in (".csv", ".png", *(["-runs.csv"] if export else []))]
     make_folder(folder, STORE, "report.html", *tables)
     store = Store(folder / STORE)
     try:
         store.begin({e.name: settings for e, _, _, settings in plans}, resume)
-        if pool is None and needs_gpu(engine) and here > 1:
-            # A piece takes less time on the GPU than in Python, so a few processes share the GPU; they take turns.
-            pool, threads = min(here, _PROCESSES), _THREADS if threads is None else 1
+        if pool is None and needs_gpu(engine) and threads is None:
+            threads = min(here, _GPU_THREADS)
         work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None}
         results = [_run(store, folder, e, count, n, settings, seed, engine, work) for e, count, n, settings in plans]
         if export:
@@ -121,14 +122,16 @@ def _run(
     items = [item for instance in range(count) for item in e.items(instance) if repr(item) not in before.done]
     start = time.perf_counter()
 
-    def receive(number: int, rows: list[Row]) -> None:
-        store.write(e.name, repr(items[number]), rows, time.perf_counter() - start)
+    def receive(numbers: range, found: Sequence[list[Row]]) -> None:
+        pieces = [(repr(items[i]), rows) for i, rows in zip(numbers, found, strict=True)]
+        store.write(e.name, pieces, time.perf_counter() - start)
 
     with open_session(options, e.name) as session:
         style()  # Matplotlib is loaded while the pool starts; an error comes before the work if it is missing.
-        measure = partial(_measure, e.name, seed, chains, engine)
-        guess = _ON_GPU if needs_gpu(engine) else 5.0
-        map_items(measure, items, receive, session.pool, session.threads, session.tick, guess)
+        if items:
+            seconds, together = _batch(e, items[0], chains, engine)
+            measure = partial(_measure, e.name, seed, chains, engine)
+            map_items(measure, items, receive, session.pool, session.threads, session.tick, seconds, together)
     after = _read(store, e, count, whole=True)
     columns = Columns.of(after.means)
     rows = e.summarise(columns)
@@ -138,16 +141,27 @@ def _run(
     return Result(e, rows, figure, {"experiments": count, **settings}, after.seconds)
 
 
-def _measure(name: str, seed: int, chains: int, engine: Engine, item: tuple[Any, ...], tick: Tick) -> list[Row]:
-    """Measure a piece of an experiment, in this process or on another machine."""
-    return EXPERIMENTS[name].measure(item, seed, chains, engine, tick)
+def _measure(
+    name: str, seed: int, chains: int, engine: Engine, items: Sequence[tuple[Any, ...]], tick: Tick
+) -> list[list[Row]]:
+    """Measure pieces of an experiment, in this process or on another machine."""
+    return EXPERIMENTS[name].measured(seed, chains, engine, items, tick)
+
+
+def _batch(e: Experiment, item: tuple[Any, ...], chains: int, engine: Engine) -> tuple[float, int]:
+    """Return the estimated seconds of a piece of work, and the number of pieces that run together."""
+    seconds = e.seconds_of(item, chains, engine)
+    if needs_gpu(engine):
+        results = 16 * chains * e.trials * len(e.settings(item))
+        return seconds, max(1, min(_BATCH_BYTES // results, _MOST_TOGETHER))
+    return seconds, max(1, min(int(_BATCH_SECONDS / seconds), _MOST_TOGETHER))
 
 
 def _read(store: Store, e: Experiment, count: int, whole: bool = False) -> Contents:
     """Return the rows of the finished pieces of `count` instances; with `whole`, all pieces must be finished."""
     contents = store.read(e.name, count, e.trials)
-    pieces = [(i, item) for i in range(count) for item in e.items(i) if whole or repr(item) in contents.done]
-    wanted = {(instance, *key) for instance, item in pieces for key in e.keys(item)}
+    items = [item for i in range(count) for item in e.items(i) if whole or repr(item) in contents.done]
+    wanted = {(instance, *key) for item in items for instance, key in e.keys(item)}
     wrong = len(wanted ^ {row[:6] for row in contents.means})
     if wrong:
         raise store.damage(f"{wrong} results of {e.name} are missing or unexpected")

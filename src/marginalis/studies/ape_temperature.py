@@ -7,13 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..display.words import method_name
-from ..files.store import Row
-from ..options import Engine
-from ..parallel.threads import Tick
 from ..plots import COLOURS, style
 from ..plots import figure as empty_figure
-from .experiment import Columns, Experiment, Key, Summary, keys_of, mean_and_error
-from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
+from .experiment import Columns, Experiment, Summary, mean_and_error
+from .sampling import VISIBLE, Run, Setting, derive
 
 HIDDEN = 40
 INV_T = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
@@ -24,21 +21,15 @@ def items(instance: int) -> list[tuple[Any, ...]]:
     return [(instance,)]
 
 
-def keys(item: tuple[Any, ...]) -> list[Key]:
-    return [key for inv_t in INV_T for key in keys_of("gaussian", HIDDEN, inv_t, STEPS, ("ais", "mais"))]
-
-
-def measure(item: tuple[Any, ...], seed: int, chains: int, engine: Engine, tick: Tick) -> list[Row]:
+def settings(item: tuple[Any, ...]) -> list[Setting]:
     (instance,) = item
-    rows = []
-    for inv_t in INV_T:
-        setting = Setting(instance, "gaussian", HIDDEN, inv_t)
-        model = make_model("ape-temperature", seed, setting)
-        rows.append(exact_row(model, setting, engine))
-        for steps in STEPS:
-            own = derive(seed, "ape-temperature", "chains", instance, inv_t, steps)
-            rows += sample_rows(model, setting, steps, ("ais", "mais"), own, chains, engine=engine, tick=tick)
-    return rows
+    return [Setting(instance, "gaussian", HIDDEN, inv_t) for inv_t in INV_T]
+
+
+def runs(setting: Setting, seed: int) -> list[Run]:
+    instance, _, _, inv_t = setting
+    words = seed, "ape-temperature", "chains", instance, inv_t
+    return [Run(k, ("ais", "mais"), derive(*words, k)) for k in STEPS]
 
 
 def summarise_ape(columns: Columns) -> Summary:
@@ -84,10 +75,10 @@ EXPERIMENT = Experiment(
     title="APE against 1/T",
     experiments=1000,
     chains=1000,
-    settings={"inv_t": INV_T, "steps": STEPS, "visible": VISIBLE, "hidden": HIDDEN},
+    constants={"inv_t": INV_T, "steps": STEPS, "visible": VISIBLE, "hidden": HIDDEN},
     items=items,
-    keys=keys,
-    measure=measure,
+    settings=settings,
+    runs=runs,
     summarise=summarise_ape,
     figure=figure,
     text=(

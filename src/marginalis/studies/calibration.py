@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..checks import Array, one_of, whole
+from ..engines.batch import by_shape
 from ..engines.plan import make_plan
 from ..files import atomic
+from ..gpu import needs_gpu
 from ..options import Engine
 from ..parallel.mapping import map_items
 from ..parallel.threads import Tick
@@ -35,6 +37,7 @@ FEWEST = 150  # Cells with fewer estimates than this are left out.
 SHORTEST = 15_000  # Smallest number of chains of one run, however long it takes.
 SLOW_REPEATS, SLOW_CHAINS = 60, 1000  # Repeats per model and most chains for the intervals that are slow to compute.
 POPULATION, POPULATIONS = 20, (20, 50)  # Chains of a population, and the numbers of populations of an estimate.
+_ON_GPU = 6  # Runs that a GPU makes together: the models of a setting.
 GOOD = (0.93, 0.97)  # Range of a good coverage of 95 % intervals.
 REGIMES = (0.3, 0.6, 1.0, 1.5, 2.0, 3.0, np.inf)  # Upper limits of the regimes: standard deviation of the log-weights.
 
@@ -162,15 +165,17 @@ def calibrate(
     keys = [f"{x.case.name}/{x.setting}/{x.steps}/{x.instance}/{named}" for x in pieces]
     todo = [number for number, key in enumerate(keys) if key not in parts]
 
-    def receive(number: int, tallies: list[Tally]) -> None:
-        parts.add(keys[todo[number]], tallies)
+    def receive(numbers: range, found: Sequence[list[Tally]]) -> None:
+        for number, tallies in zip(numbers, found, strict=True):
+            parts.add(keys[todo[number]], tallies)
 
     work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None, "engine": engine}
     if todo:
         with open_session(work, "calibrate") as session:
             items = [pieces[number]._replace(case=sendable(pieces[number].case, session.pool)) for number in todo]
             measure = partial(_measure, scale, each, seed, engine)
-            map_items(measure, items, receive, session.pool, session.threads, session.tick)
+            together = _ON_GPU if needs_gpu(engine) else 1
+            map_items(measure, items, receive, session.pool, session.threads, session.tick, together=together)
     judged: Summary = []
     if runs:
         judged = judge_calls(
@@ -204,31 +209,50 @@ def check_repeats(repeats: int) -> int:
     return whole(repeats, "repeats", FEWEST, 10**6)
 
 
-def _measure(scale: Scale, repeats: int, seed: int, engine: Engine, piece: StudyRun, tick: Tick) -> list[Tally]:
-    """Test every interval on one run: its coverage, width and warnings, per method and N."""
-    case, setting, steps, instance = piece._replace(case=received(piece.case))
-    model = case.make(setting, derive(seed, "calibration", case.name, instance) % 2**32)
-    chains = max(SHORTEST, min(repeats * scale.chains[-1], scale.longest, scale.work // steps))
-    own = derive(seed, "calibration", "chains", case.name, setting, steps, instance)
-    make = partial(make_plan, model, steps=steps, seed=own, engine=engine)
-    plan = make(method="ais", chains=chains)
-    shift = plan.path.base.log_z(model) - case.log_z(model)
-    found: dict[str, tuple[Array, Sequence[int]]] = {}
+def _measure(
+    scale: Scale, repeats: int, seed: int, engine: Engine, pieces: Sequence[StudyRun], tick: Tick
+) -> list[list[Tally]]:
+    """Test every interval on some runs, those of one shape together: coverage, width and warnings, per method and N."""
+    shifts, plans, names, makes = [], [], [], []
+    for number, piece in enumerate(pieces):
+        case, setting, steps, instance = piece._replace(case=received(piece.case))
+        model = case.make(setting, derive(seed, "calibration", case.name, instance) % 2**32)
+        chains = max(SHORTEST, min(repeats * scale.chains[-1], scale.longest, scale.work // steps))
+        own = derive(seed, "calibration", "chains", case.name, setting, steps, instance)
+        make = partial(make_plan, model, steps=steps, seed=own, engine=engine)
+        joint = make(method="ais", chains=chains)
+        makes.append(partial(make, method="mais", chains=chains))
+        shifts.append(joint.path.base.log_z(model) - case.log_z(model))
+        some = [("ais", joint)]
+        if 10 <= steps <= 100:  # Resampling is tested only for a moderate number of steps.
+            populations = repeats * POPULATIONS[-1] // 2
+            resampled = make(chains=populations * POPULATION, resample=0.5, populations=populations)
+            some.append(("resampled", resampled))
+        plans += [plan for _, plan in some]
+        names += [(number, name) for name, _ in some]
+    found: list[dict[str, Array]] = [{} for _ in pieces]
     session = Session(tick=tick)
-    joint, marginal, _ = session.run(plan)
-    found["ais"] = joint, scale.chains
-    if marginal is None:  # This engine does not compute both methods in one run.
-        marginal = session.run(make(method="mais", chains=chains)).log_weights
-    found["mais"] = marginal, scale.chains
-    if 10 <= steps <= 100:  # Resampling is tested only for a moderate number of steps.
-        number = repeats * POPULATIONS[-1] // 2
-        plan = make(chains=number * POPULATION, resample=0.5, populations=number)
-        found["resampled"] = session.run(plan).log_weights, POPULATIONS
+    for members in by_shape(plans):
+        results = session.run_many([plans[i] for i in members])
+        for i, result in zip(members, results, strict=True):
+            number, name = names[i]
+            found[number][name] = result.log_weights
+            if name != "ais":
+                continue
+            marginal = result.marginal
+            if marginal is None:  # This engine does not compute both methods in one run.
+                marginal = session.run(makes[number]()).log_weights
+            found[number]["mais"] = marginal
+    sizes = {"ais": scale.chains, "mais": scale.chains, "resampled": POPULATIONS}
     return [
-        _judge(method, (log_weights + shift)[: min(repeats, len(log_weights) // n) * n].reshape(-1, n), scale.slow)
-        for method, (log_weights, sizes) in found.items()
-        for n in sizes
-        if len(log_weights) >= n
+        [
+            _judge(name, (own[name] + shift)[: min(repeats, len(own[name]) // n) * n].reshape(-1, n), scale.slow)
+            for name in sizes
+            if name in own
+            for n in sizes[name]
+            if len(own[name]) >= n
+        ]
+        for own, shift in zip(found, shifts, strict=True)
     ]
 
 

@@ -93,13 +93,14 @@ def judge_calls(
     keys = [f"{x.answer}/{x.case.name}/{x.setting}/{x.first}+{x.runs}/{seed}/{engine}/{without_exact}" for x in jobs]
     todo = [number for number, key in enumerate(keys) if key not in parts]
 
-    def receive(number: int, verdicts: list[Verdict]) -> None:
-        parts.add(keys[todo[number]], verdicts)
+    def receive(numbers: range, found: Sequence[list[Verdict]]) -> None:
+        for number, verdicts in zip(numbers, found, strict=True):
+            parts.add(keys[todo[number]], verdicts)
 
     work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None, "engine": engine}
     with open_session(work, "whole calls") as session, _choosing(without_exact):
         items = [jobs[number]._replace(case=sendable(jobs[number].case, session.pool)) for number in todo]
-        measure = partial(_verdicts, seed, engine, without_exact)
+        measure = partial(_verdicts_of, seed, engine, without_exact)
         map_items(measure, items, receive, session.pool, session.threads, session.tick)
     found = [(job, [Verdict(*x) for x in parts[key]]) for job, key in zip(jobs, keys, strict=True)]
     rows = []
@@ -129,7 +130,14 @@ def _choosing(without_exact: bool) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _verdicts(seed: int, engine: Engine, without_exact: bool, job: Job, tick: Tick) -> list[Verdict]:
+def _verdicts_of(
+    seed: int, engine: Engine, without_exact: bool, jobs: Sequence[Job], tick: Tick
+) -> list[list[Verdict]]:
+    """Make the calls of some jobs."""
+    return [_verdicts(seed, engine, without_exact, job) for job in jobs]
+
+
+def _verdicts(seed: int, engine: Engine, without_exact: bool, job: Job) -> list[Verdict]:
     """Make the calls of one job."""
     case = received(job.case)
     words = (job.first,) if job.first else ()

@@ -7,19 +7,18 @@ from typing import Any
 import numpy as np
 
 from ..display.words import method_name
-from ..files.store import Row
-from ..options import Engine
-from ..parallel.threads import Tick
+from ..options import Transition
 from ..plots import COLOURS, style
 from ..plots import figure as empty_figure
 from .ape_temperature import summarise_ape
-from .experiment import Columns, Experiment, Key, Summary, keys_of
-from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
+from .experiment import Columns, Experiment, Summary
+from .sampling import VISIBLE, Run, Setting, derive
 
 HIDDEN = 40
 MODELS = ("gaussian", "hopfield")
 INV_T = (2.0, 20.0)
 STEPS = (10, 30, 100, 300, 1000)
+TRANSITIONS: tuple[Transition, ...] = ("gibbs", "metropolis")
 METHODS = ("ais", "ais+mh", "mais", "mais+mh")
 TIMED = 8  # Instances on which mAIS also runs alone, to measure its CPU time.
 
@@ -28,29 +27,21 @@ def items(instance: int) -> list[tuple[Any, ...]]:
     return [(instance, model, inv_t) for model in MODELS for inv_t in INV_T]
 
 
-def keys(item: tuple[Any, ...]) -> list[Key]:
-    _, kind, inv_t = item
-    return keys_of(kind, HIDDEN, inv_t, STEPS, METHODS)
-
-
-def measure(item: tuple[Any, ...], seed: int, chains: int, engine: Engine, tick: Tick) -> list[Row]:
+def settings(item: tuple[Any, ...]) -> list[Setting]:
     instance, kind, inv_t = item
-    setting = Setting(instance, kind, HIDDEN, inv_t)
-    model = make_model("convergence", seed, setting)
-    rows = [exact_row(model, setting, engine)]
+    return [Setting(instance, kind, HIDDEN, inv_t)]
+
+
+def runs(setting: Setting, seed: int) -> list[Run]:
+    instance, kind, _, inv_t = setting
+    found = []
     for steps in STEPS:
-        for transition in ("gibbs", "metropolis"):
+        for transition in TRANSITIONS:
             own = derive(seed, "convergence", "chains", instance, kind, inv_t, steps, transition)
-            found = sample_rows(
-                model, setting, steps, ("ais", "mais"), own, chains, transition=transition, engine=engine, tick=tick
-            )
+            found.append(Run(steps, ("ais", "mais"), own, transition))
             if instance < TIMED:  # The same seed gives the same numbers, and now the time of mAIS alone.
-                alone = sample_rows(
-                    model, setting, steps, ("mais",), own, chains, transition=transition, engine=engine, tick=tick
-                )
-                found = found[:1] + alone
-            rows += found
-    return rows
+                found.append(Run(steps, ("mais",), own, transition))
+    return found
 
 
 def figure(columns: Columns, summary: Summary) -> Any:
@@ -80,10 +71,10 @@ EXPERIMENT = Experiment(
     title="APE against K and CPU time, Gibbs and Metropolis",
     experiments=1000,
     chains=10000,
-    settings={"models": MODELS, "inv_t": INV_T, "steps": STEPS, "visible": VISIBLE, "hidden": HIDDEN},
+    constants={"models": MODELS, "inv_t": INV_T, "steps": STEPS, "visible": VISIBLE, "hidden": HIDDEN},
     items=items,
-    keys=keys,
-    measure=measure,
+    settings=settings,
+    runs=runs,
     summarise=summarise_ape,
     figure=figure,
     text=(

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..checks import Array
 from ..files.store import Row
-from ..models.units import Array
 from ..options import Engine
 from ..parallel.threads import Tick
+from .sampling import EXACT_SECONDS, Run, Setting, exact_rows, make_models, sample_rows, seconds_of
 
 Summary = list[dict[str, Any]]
 
@@ -25,12 +26,6 @@ class Key(NamedTuple):
     inv_t: float
     steps: int
     method: str
-
-
-def keys_of(model: str, hidden: int, inv_t: float, steps: Sequence[int], methods: Sequence[str]) -> list[Key]:
-    """Return the columns of one model: the exact value, and each method with each K."""
-    estimates = [Key(model, hidden, inv_t, k, method) for k in steps for method in methods]
-    return [Key(model, hidden, inv_t, 0, "exact"), *estimates]
 
 
 @dataclass(frozen=True)
@@ -74,15 +69,50 @@ class Experiment:
     title: str
     experiments: int  # Default number of instances.
     chains: int  # Default number of chains N.
-    settings: dict[str, Any]
+    constants: dict[str, Any]  # Values that the results depend on, for the report and for the store.
     items: Callable[[int], list[tuple[Any, ...]]]  # Returns the pieces of work of one instance.
-    keys: Callable[[tuple[Any, ...]], list[Key]]  # Returns the columns that a piece fills.
-    # The arguments are the piece, the seed, the number of chains, the engine and the progress callback.
-    measure: Callable[[tuple[Any, ...], int, int, Engine, Tick], list[Row]]
+    settings: Callable[[tuple[Any, ...]], list[Setting]]  # Returns the models of a piece.
+    runs: Callable[[Setting, int], list[Run]]  # Returns the runs of a model, from a seed.
     summarise: Callable[[Columns], Summary]
     figure: Callable[[Columns, Summary], Any]
     text: str  # Text of the report: what the paper shows and what to look for.
     trials: int = 1  # Number of trials of every estimate.
+
+    def keys(self, item: tuple[Any, ...]) -> set[tuple[int, Key]]:
+        """Return the instance and column of every result of a piece of work."""
+        found = set()
+        for setting in self.settings(item):
+            columns = [(0, "exact")]
+            columns += [(run.steps, name) for run in self.runs(setting, 0) for name in run.names]
+            rest = setting.model, setting.hidden, setting.inv_t
+            found |= {(setting.instance, Key(*rest, *column)) for column in columns}
+        return found
+
+    def measured(
+        self, seed: int, chains: int, engine: Engine, items: Sequence[tuple[Any, ...]], tick: Tick
+    ) -> list[list[Row]]:
+        """Return the results of several pieces of work, whose models run together where they have one shape."""
+        parts = [self.settings(item) for item in items]
+        settings = [setting for part in parts for setting in part]
+        models = make_models(self.name, seed, settings)
+        rows = [{row[:6]: row} for row in exact_rows(models, settings, engine, tick)]
+        jobs = [(number, run) for number, setting in enumerate(settings) for run in self.runs(setting, seed)]
+        which, runs = [number for number, _ in jobs], [run for _, run in jobs]
+        own = [models[number] for number in which], [settings[number] for number in which]
+        found = sample_rows(*own, runs, chains, self.trials, engine, tick)
+        for number, some in zip(which, found, strict=True):
+            rows[number] |= {row[:6]: row for row in some}  # A later run replaces the same results of an earlier one.
+        each = iter(rows)
+        return [[row for _ in part for row in next(each).values()] for part in parts]
+
+    def seconds_of(self, item: tuple[Any, ...], chains: int, engine: Engine) -> float:
+        """Return the estimated time of a piece of work on one core, in seconds."""
+        settings = self.settings(item)
+        models = make_models(self.name, 0, settings)
+        runs = [self.runs(setting, 0) for setting in settings]
+        own = [model for model, some in zip(models, runs, strict=True) for _ in some]
+        seconds = seconds_of(own, [run for some in runs for run in some], chains * self.trials, engine)
+        return seconds + EXACT_SECONDS * len(settings)
 
 
 def mean_and_error(x: Array) -> tuple[float, float]:

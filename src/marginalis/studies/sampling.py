@@ -1,4 +1,4 @@
-"""Common parts of the experiments: models, seeds, and free energies of many trials from one run."""
+"""Common parts of the experiments: models, seeds, runs, and the free energies of many models from few calls."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..checks import Array, one_of
-from ..engines.plan import make_plan
-from ..exact import exact_log_z
+import numpy as np
+
+from ..checks import one_of
+from ..engines.batch import by_shape
+from ..engines.plan import Plan, make_plan
+from ..engines.plans import log_z0_of, make_plans
+from ..exact.batch import exact_of_many
 from ..examples import rbm_gaussian, rbm_hopfield
 from ..files.store import Row
 from ..gpu import needs_gpu
 from ..gpu.device import open_device
 from ..models.model import MRF
-from ..options import ENGINES, Engine, Method, Transition
+from ..models.stacked import Stack
+from ..options import ENGINES, Engine, Transition
 from ..parallel.threads import Tick
 from ..running.session import Session
-from ..statistics.confidence import log_mean_exp
 
 VISIBLE = 20
+EXACT_SECONDS = 0.02  # Approximate time of an exact sum over 2^20 states on one core.
 MAKERS = {"gaussian": rbm_gaussian, "hopfield": rbm_hopfield}
 
 
@@ -31,6 +36,26 @@ class Setting(NamedTuple):
     model: str
     hidden: int
     inv_t: float
+
+
+class Run(NamedTuple):
+    """Chains of one model with K = `steps`, whose weights give the free energy by AIS, by mAIS-V, or by both."""
+
+    steps: int
+    methods: tuple[str, ...]
+    seed: int
+    transition: Transition = "gibbs"
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the methods in the results."""
+        suffix = "+mh" if self.transition == "metropolis" else ""
+        return [method + suffix for method in self.methods]
+
+    def options(self, chains: int, engine: Engine) -> dict[str, Any]:
+        """Return the options of the plan, without the seed."""
+        method = "ais" if "ais" in self.methods else "mais-v"
+        return dict(method=method, steps=self.steps, chains=chains, transition=self.transition, engine=engine)
 
 
 def check_engine(engine: object) -> None:
@@ -46,50 +71,89 @@ def derive(seed: int, *words: Any) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
-def make_model(name: str, seed: int, setting: Setting) -> MRF:
-    """Return the RBM of a setting; an instance has the same weights at all temperatures."""
-    own = derive(seed, name, "model", setting.model, setting.hidden, setting.instance)
-    return MAKERS[setting.model](VISIBLE, setting.hidden, temperature=1.0 / setting.inv_t, seed=own)
+def make_models(name: str, seed: int, settings: Sequence[Setting]) -> list[MRF]:
+    """Return the RBMs of settings; an instance has the same weights at all temperatures."""
+    drawn: dict[Any, MRF] = {}
+    groups: dict[Any, list[int]] = {}
+    for number, (instance, kind, hidden, _) in enumerate(settings):
+        groups.setdefault((kind, hidden), []).append(number)
+        if (instance, kind, hidden) not in drawn:
+            own = derive(seed, name, "model", kind, hidden, instance)
+            drawn[instance, kind, hidden] = MAKERS[kind](VISIBLE, hidden, seed=own)
+    found: list[Any] = [None] * len(settings)
+    for numbers in groups.values():
+        chosen = [drawn[settings[i][:3]] for i in numbers]
+        w, b, c = (np.stack([getattr(x, part) for x in chosen]) for part in ("weights", "visible_bias", "hidden_bias"))
+        temperatures = np.array([1.0 / settings[i].inv_t for i in numbers])
+        units = chosen[0].visible_units, chosen[0].hidden_units
+        for i, model in zip(numbers, Stack(w, b, c, units, temperatures).models(0, len(w)), strict=True):
+            if isinstance(model, Exception):
+                raise model
+            found[i] = model
+    return found
 
 
-def exact_row(model: MRF, setting: Setting, engine: Engine = "auto") -> Row:
-    """Return the exact free energy as a row."""
+def exact_rows(models: Sequence[MRF], settings: Sequence[Setting], engine: Engine, tick: Tick) -> list[Row]:
+    """Return the exact free energies as rows."""
     where = engine if needs_gpu(engine) else "auto"
-    return Row(*setting, 0, "exact", 0, -exact_log_z(model, method="enumeration", threads=1, engine=where), None)
+    rows = []
+    for setting, log_z in zip(
+        settings, exact_of_many(models, method="enumeration", engine=where, tick=tick), strict=True
+    ):
+        if isinstance(log_z, Exception):
+            raise log_z
+        rows.append(Row(*setting, 0, "exact", np.array([-float(log_z)]), None))
+    return rows
+
+
+def seconds_of(models: Sequence[MRF], runs: Sequence[Run], chains: int, engine: Engine) -> float:
+    """Return the estimated time of one run for each model, on one core, in seconds."""
+    plans = [make_plan(model, seed=0, **run.options(chains, engine)) for model, run in zip(models, runs, strict=True)]
+    return sum(chains * plan.seconds_per_chain for plan in plans)
 
 
 def sample_rows(
-    model: MRF,
-    setting: Setting,
-    steps: int,
-    methods: Sequence[str],
-    seed: int,
+    models: Sequence[MRF],
+    settings: Sequence[Setting],
+    runs: Sequence[Run],
     chains: int,
     trials: int = 1,
-    transition: Transition = "gibbs",
     engine: Engine = "auto",
     tick: Tick = lambda fraction: None,
-) -> list[Row]:
-    """Free energies of `trials` independent trials of N = `chains`, by AIS, mAIS-V, or both along one path.
+) -> list[list[Row]]:
+    """Free energies of `trials` independent trials of N = `chains`, by one run for each model.
 
-    The trials are consecutive chains of one run, so there is only one set-up. The seconds are CPU seconds of one trial;
-    those of mAIS are unknown if it is computed together with AIS.
+    The trials are consecutive chains of the run. Models of one shape with the same options run together. The seconds
+    are CPU seconds of one trial; those of mAIS are unknown if it is computed together with AIS.
     """
-    method: Method = "ais" if "ais" in methods else "mais-v"
-    plan = make_plan(
-        model, method=method, steps=steps, chains=chains * trials, transition=transition, seed=seed, engine=engine
-    )
+    found: list[Any] = [None] * len(runs)
+    groups: dict[Any, list[int]] = {}
+    for number, run in enumerate(runs):
+        groups.setdefault(run._replace(seed=0), []).append(number)
+    for run, numbers in groups.items():
+        plans: list[Any] = make_plans(
+            [models[i] for i in numbers], [runs[i].seed for i in numbers], run.options(chains * trials, engine)
+        )
+        for plan in plans:
+            if isinstance(plan, Exception):
+                raise plan
+        for members in by_shape(plans):
+            rows = _rows_of([plans[i] for i in members], [settings[numbers[i]] for i in members], run, trials, tick)
+            for i, own in zip(members, rows, strict=True):
+                found[numbers[i]] = own
+    return found
+
+
+def _rows_of(plans: Sequence[Plan], settings: Sequence[Setting], run: Run, trials: int, tick: Tick) -> list[list[Row]]:
+    """Run plans of one shape, and return the rows of each."""
     start = time.thread_time()
-    own, marginal, _ = Session(tick=tick).run(plan)
-    seconds = (time.thread_time() - start) / trials
-    suffix = "+mh" if transition == "metropolis" else ""
-    found: dict[str, tuple[Array, float | None]] = {}
-    found[method.removesuffix("-v")] = own, seconds
-    if marginal is not None and "mais" in methods:
-        found["mais"] = marginal, None
-    log_z0 = plan.path.base.log_z(model)
+    results = Session(tick=tick).run_many(plans, plans[0].chains.count // trials)
+    seconds = (time.thread_time() - start) / (trials * len(plans))
     rows = []
-    for name, (log_weights, cost) in found.items():
-        free = -log_z0 - log_mean_exp(log_weights.reshape(trials, chains), axis=1)
-        rows += [Row(*setting, steps, name + suffix, t, float(f), cost) for t, f in enumerate(free)]
+    for setting, result, log_z0 in zip(settings, results, log_z0_of(plans), strict=True):
+        weights = [result.log_weights, *([] if result.marginal is None else [result.marginal])]
+        own = []
+        for name, log_means, cost in zip(run.names, weights, (seconds, None), strict=False):
+            own.append(Row(*setting, run.steps, name, -log_z0 - log_means, cost))
+        rows.append(own)
     return rows

@@ -6,18 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ..files.store import Row
-from ..models.units import Array
-from ..options import Engine
-from ..parallel.threads import Tick
+from ..checks import Array
 from ..plots import figure as empty_figure
 from ..plots import style
-from .experiment import Columns, Experiment, Key, Summary, keys_of, mean_and_error
-from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
+from .experiment import Columns, Experiment, Key, Summary, mean_and_error
+from .sampling import VISIBLE, Run, Setting, derive
 
 ALPHA = (0.5, 1.0, 2.0, 3.0, 4.0)
 INV_T = (0.5, 1.0, 2.0)
 STEPS = (10, 30, 60)
+METHODS = ("ais", "mais")
 BANDWIDTH = 0.25  # Bandwidth of the kernel density estimate of ln r.
 
 
@@ -25,24 +23,16 @@ def items(instance: int) -> list[tuple[Any, ...]]:
     return [(instance,)]
 
 
-def keys(item: tuple[Any, ...]) -> list[Key]:
-    sizes = [(int(alpha * VISIBLE), inv_t) for alpha in ALPHA for inv_t in INV_T]
-    return [key for size in sizes for key in keys_of("gaussian", *size, STEPS, ("ais", "mais"))]
-
-
-def measure(item: tuple[Any, ...], seed: int, chains: int, engine: Engine, tick: Tick) -> list[Row]:
+def settings(item: tuple[Any, ...]) -> list[Setting]:
     (instance,) = item
-    rows = []
-    for alpha in ALPHA:
-        for inv_t in INV_T:
-            setting = Setting(instance, "gaussian", int(alpha * VISIBLE), inv_t)
-            model = make_model("size-ratio", seed, setting)
-            rows.append(exact_row(model, setting))
-            for steps in STEPS:
-                for method in ("ais", "mais"):  # The ratio r compares two separate runs.
-                    own = derive(seed, "size-ratio", method, instance, alpha, inv_t, steps)
-                    rows += sample_rows(model, setting, steps, (method,), own, chains, engine=engine, tick=tick)
-    return rows
+    return [Setting(instance, "gaussian", int(alpha * VISIBLE), inv_t) for alpha in ALPHA for inv_t in INV_T]
+
+
+def runs(setting: Setting, seed: int) -> list[Run]:
+    """Return separate runs of AIS and mAIS, which the ratio r compares."""
+    instance, _, hidden, inv_t = setting
+    words = instance, hidden / VISIBLE, inv_t
+    return [Run(k, (method,), derive(seed, "size-ratio", method, *words, k)) for k in STEPS for method in METHODS]
 
 
 def log_ratio(columns: Columns, hidden: int, inv_t: float, steps: int) -> Array:
@@ -103,10 +93,10 @@ EXPERIMENT = Experiment(
     title="Densities of ln r for several ratios α = |H|/|V|",
     experiments=4000,
     chains=1000,
-    settings={"alpha": ALPHA, "inv_t": INV_T, "steps": STEPS, "visible": VISIBLE, "bandwidth": BANDWIDTH},
+    constants={"alpha": ALPHA, "inv_t": INV_T, "steps": STEPS, "visible": VISIBLE, "bandwidth": BANDWIDTH},
     items=items,
-    keys=keys,
-    measure=measure,
+    settings=settings,
+    runs=runs,
     summarise=summarise,
     figure=figure,
     text=(

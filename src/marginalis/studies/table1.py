@@ -9,13 +9,10 @@ import numpy as np
 from scipy.special import ndtri, stdtr
 
 from ..display.words import method_name
-from ..files.store import Row
-from ..options import Engine
-from ..parallel.threads import Tick
 from ..plots import COLOURS, style
 from ..plots import figure as empty_figure
-from .experiment import Columns, Experiment, Key, Summary, keys_of, mean_and_error
-from .sampling import VISIBLE, Setting, derive, exact_row, make_model, sample_rows
+from .experiment import Columns, Experiment, Key, Summary, mean_and_error
+from .sampling import VISIBLE, Run, Setting, derive
 
 HIDDEN, TRIALS = 40, 30
 INV_T = (0.2, 0.4, 0.8, 1.0, 2.0, 4.0, 8.0)
@@ -39,19 +36,14 @@ def items(instance: int) -> list[tuple[Any, ...]]:
     return [(instance, inv_t) for inv_t in INV_T]
 
 
-def keys(item: tuple[Any, ...]) -> list[Key]:
-    return keys_of("gaussian", HIDDEN, item[1], STEPS, ("ais", "mais"))
-
-
-def measure(item: tuple[Any, ...], seed: int, chains: int, engine: Engine, tick: Tick) -> list[Row]:
+def settings(item: tuple[Any, ...]) -> list[Setting]:
     instance, inv_t = item
-    setting = Setting(instance, "gaussian", HIDDEN, inv_t)
-    model = make_model("table1", seed, setting)
-    rows = [exact_row(model, setting, engine)]
-    for steps in STEPS:
-        own = derive(seed, "table1", "chains", instance, inv_t, steps)
-        rows += sample_rows(model, setting, steps, ("ais", "mais"), own, chains, TRIALS, engine=engine, tick=tick)
-    return rows
+    return [Setting(instance, "gaussian", HIDDEN, inv_t)]
+
+
+def runs(setting: Setting, seed: int) -> list[Run]:
+    instance, _, _, inv_t = setting
+    return [Run(k, ("ais", "mais"), derive(seed, "table1", "chains", instance, inv_t, k)) for k in STEPS]
 
 
 def printed(key: Key) -> float:
@@ -137,10 +129,10 @@ EXPERIMENT = Experiment(
     title="Table I: free energy per variable, true and estimated",
     experiments=1000,
     chains=1000,
-    settings={"inv_t": INV_T, "steps": STEPS, "trials": TRIALS, "visible": VISIBLE, "hidden": HIDDEN},
+    constants={"inv_t": INV_T, "steps": STEPS, "trials": TRIALS, "visible": VISIBLE, "hidden": HIDDEN},
     items=items,
-    keys=keys,
-    measure=measure,
+    settings=settings,
+    runs=runs,
     trials=TRIALS,
     summarise=summarise,
     figure=figure,

@@ -54,12 +54,13 @@ def begin(plan: Plan) -> PreparedPlan:
     )
 
 
-def run_batch(plans: Sequence[Plan], tick: Tick) -> list[Weights] | None:
+def run_batch(plans: Sequence[Plan], tick: Tick, group: int = 1) -> list[Weights] | None:
     """Run plans of one shape in as few launches as possible; return None if no kernel supports them together.
 
-    Of every plan the result has the log-weights, and those of mAIS if AIS has computed them as well.
+    Of every plan the result has the log-weights, and those of mAIS if AIS has computed them as well. With a `group` it
+    has ln of the mean weight of every so many consecutive chains instead.
     """
     chains, kernel = plans[0].chains, kernel_for(plans[0])
     if chains.populations or chains.start is not None or not hasattr(kernel, "Together"):
         return None
-    return run_together(kernel, plans, tick) if kernel.serves_together(plans) else None
+    return run_together(kernel, plans, tick, group) if kernel.serves_together(plans) else None

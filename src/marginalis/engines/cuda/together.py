@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from queue import SimpleQueue
 from types import ModuleType
 from typing import Any
@@ -24,6 +25,8 @@ from .population import LAUNCH_SECONDS, STEP_SECONDS, real_type
 
 Weights = tuple[Array, Array | None]  # Log-weights of a plan, and those of mAIS if AIS has computed them as well.
 
+MEANS = Path(__file__).with_name("means.cu")
+_BLOCK = 128  # Threads of a block of the kernel for means.
 _SHARE = 0.5  # Largest share of the free memory of a GPU that a launch uses.
 _MOST_ROWS = 65535  # Largest number of rows of blocks of a launch.
 
@@ -65,18 +68,30 @@ class OneLaunch(ABC):
                 self.device.wait()
             yield taken
 
-    def found(self) -> list[Weights]:
-        """Return the log-weights of every model."""
-        sums = self.device.staged(self.both)
+    def found(self, group: int = 1) -> list[Weights]:
+        """Return the log-weights of every model, or ln of the mean weight of every `group` of its chains."""
+        sums = self.device.staged(self.both if group == 1 else self._log_means(group))
         last = [plan.path.spins.constants(plan.betas[[0, -1]])[1] for plan in self.plans]
         marginal: list[Any] = [sums[0, i] + constant for i, constant in enumerate(last)]
         if self.joint is None:
             return [(x, None) for x in marginal]
         return [(sums[1, i] + last[i], x) for i, x in enumerate(marginal)]
 
+    def _log_means(self, group: int) -> Any:
+        """Return ln of the mean weight of every group of consecutive chains, [method, model, group]."""
+        shape = *self.both.shape[:2], self.chains // group
+        means = self.device.empty(shape, np.float64)
+        count = shape[0] * shape[1] * shape[2]
+        kernel = self.device.kernel([MEANS], {}, "log_means")
+        kernel(-(-32 * count // _BLOCK), _BLOCK, 0, np.int32(count), np.int32(group), self.both, means)
+        return means
 
-def run_together(kernel: ModuleType, plans: Sequence[Plan], tick: Tick) -> list[Weights]:
-    """Run plans of one shape that a kernel supports, as many models at a time as fit into memory, on their GPUs."""
+
+def run_together(kernel: ModuleType, plans: Sequence[Plan], tick: Tick, group: int = 1) -> list[Weights]:
+    """Run plans of one shape that a kernel supports, as many models at a time as fit into memory, on their GPUs.
+
+    With a `group`, the results are ln of the mean weight of every so many consecutive chains.
+    """
     numbers = plans[0].placement.devices
     idle: SimpleQueue[Device] = SimpleQueue()
     for number in numbers:
@@ -93,7 +108,7 @@ def run_together(kernel: ModuleType, plans: Sequence[Plan], tick: Tick) -> list[
                 some = kernel.Together(plans[part.start : part.stop], device)
                 for steps in some.run():
                     yield steps * len(part)
-                found[part.start : part.stop] = some.found()
+                found[part.start : part.stop] = some.found(group)
         finally:
             idle.put(device)
 
