@@ -25,8 +25,8 @@ from scipy.special import logsumexp
 
 import marginalis as mg
 from marginalis import cli
-from marginalis.answers.record import Record
 from marginalis.models.units import Categorical
+from marginalis.results.record import Record
 from marginalis.running.session import Session
 
 # a test that passes once passes always, on a busy machine, too

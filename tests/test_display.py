@@ -9,11 +9,11 @@ import pytest
 from conftest import make_estimate, posix, random_rbm
 
 import marginalis as mg
-from marginalis.answers.curve import Curve
 from marginalis.checks import a_kind
 from marginalis.display import sketch
 from marginalis.display.card import card
 from marginalis.display.words import cell_text, heading, is_far, method_name
+from marginalis.results.curve import Curve
 
 RNG = np.random.default_rng(3)
 MODEL = random_rbm(RNG, 4, 5)

@@ -21,7 +21,9 @@ LAYERS = (
     ("options",),
     ("engines",),
     ("running",),
-    ("planning", "answers"),
+    ("results",),
+    ("planning",),
+    ("answers",),
     ("plots",),
     ("examples", "studies", "reporting", "watching"),
     ("_public",),
@@ -115,7 +117,7 @@ def engines_named(tree):
 
 
 def test_no_engine_is_named_outside_engines():
-    """Elsewhere a name is an option that is passed on; `options` lists the names and `gpu` has that of its own."""
+    """Elsewhere a name is an option that is passed on; `options` lists the names and `checks` has that of the GPU."""
     assert list(engines_named(ast.parse("f(engine='numpy') or x.engine in ('numba', y)"))) == [1, 1]
     trees = {name: ast.parse(path.read_text()) for name, path in MODULES.items() if layer(name) != "engines"}
     assert {name: found for name, tree in trees.items() if (found := list(engines_named(tree)))} == {}

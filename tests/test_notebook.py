@@ -9,7 +9,7 @@ from nbclient import NotebookClient
 SETUP = """
 import numpy as np
 import marginalis as mg
-from marginalis.answers.curve import Curve
+from marginalis.results.curve import Curve
 from marginalis.parallel import progress
 
 progress._PATIENCE = progress._PAUSE = 0.0  # a bar that would come after a second comes now

@@ -10,8 +10,8 @@ from scipy.integrate import trapezoid
 
 import marginalis as mg
 from marginalis import plots
-from marginalis.answers.curve import Curve
 from marginalis.plots.numbers import running_means, tail_density
+from marginalis.results.curve import Curve
 from marginalis.statistics import confidence
 from marginalis.statistics.confidence import relative_error
 

@@ -41,7 +41,7 @@ def test_a_plain_estimate_passes_few_modules_and_makes_few_objects():
     options = {"steps": 50, "chains": 64, "threads": 1}
     mg.estimate(models[0], **options)  # Kernels are compiled at the first call.
     modules, made = traced(lambda: mg.estimate(models[1], **options))
-    assert "answers/estimate.py" in modules
+    assert "results/estimate.py" in modules
     assert len(modules) <= MOST_MODULES, modules
     assert "Plan" in made
     assert len(made) <= MOST_OBJECTS, made

@@ -8,11 +8,8 @@ from .answers.audit import Audit as Audit
 from .answers.audit import audit as audit
 from .answers.bounds import Bounds as Bounds
 from .answers.bounds import bound as bound
-from .answers.curve import Curve as Curve
 from .answers.difference import Difference as Difference
 from .answers.difference import difference as difference
-from .answers.estimate import Estimate as Estimate
-from .answers.estimate import load_estimate as load_estimate
 from .answers.estimates import Estimates as Estimates
 from .answers.estimating import estimate as estimate
 from .answers.expectations import Expectations as Expectations
@@ -59,5 +56,8 @@ from .models.units import dReLU as dReLU
 from .paths.base import data_base as data_base
 from .reporting.report import Report as Report
 from .reporting.report import report as report
+from .results.curve import Curve as Curve
+from .results.estimate import Estimate as Estimate
+from .results.estimate import load_estimate as load_estimate
 from .statistics.weights import Weights as Weights
 from .watching.watch import Watch as Watch

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 # Sums of parameters stay below this, so that differences of energies are finite.
 LARGEST = float(np.finfo(np.float64).max) / 4.0
+GPU_ENGINE = "cuda"  # The name in options of the engine that runs on a GPU.
 
 
 def one_line(text: object, limit: int = 280) -> str:
@@ -50,6 +51,11 @@ def one_of(value: object, known: Sequence[str], argument: str) -> None:
         raise ValueError(
             f"{argument} is {shown(value)}; it must be one of {', '.join(known)}{did_you_mean(value, known)}"
         )
+
+
+def needs_gpu(engine: object) -> bool:
+    """Whether `engine` is the name of an engine that runs on a GPU."""
+    return isinstance(engine, str) and engine == GPU_ENGINE
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:

@@ -25,11 +25,12 @@ from ..models.model import MRF
 from ..options import PlanOptions, RunOptions, filled_in, leaves_path_open, plan_options, takes_options
 from ..planning.choose import Choice, fitted
 from ..planning.tuning import TUNING
+from ..results.curve import LogZRows
+from ..results.record import Answer, Record
+from ..results.written import finite, plain_name
 from ..running.session import Session, open_session
 from ..statistics.weights import Weights
 from .carried import Carried, carried_along, carried_to_first, on_the_split_of
-from .curve import LogZRows
-from .record import Answer, Record, finite, plain_name
 
 _NOT_HERE = ("summed", "schedule")
 

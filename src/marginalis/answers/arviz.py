@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import a_kind, one_line
-from .estimate import Estimate
+from ..results.estimate import Estimate
 from .samples import Samples
 
 

@@ -23,9 +23,10 @@ from ..display.words import decimals
 from ..models.layered import as_model
 from ..models.model import MRF
 from ..options import RunOptions, filled_in, takes_options
+from ..results.record import Answer, Record
+from ..results.written import finite
 from .bounds import Bounds, bound
 from .energies import Rows
-from .record import Answer, Record, finite
 from .thermodynamics import Thermodynamics, thermodynamics
 
 # Inverse temperatures of the first run, in units of the guess.

@@ -23,9 +23,9 @@ from ..models.stacked import Stack, unpacked
 from ..options import RunOptions, is_adaptive
 from ..parallel.threads import Tick
 from ..paths.base import is_quenches
+from ..results.estimate import NOT_FINITE, ONE_STEP, Estimate, doubts_of
 from ..running.session import Session, quiet
 from ..statistics.rows import summarise
-from .estimate import NOT_FINITE, ONE_STEP, Estimate, doubts_of
 from .estimating import estimate
 
 Failure = ValueError | TypeError

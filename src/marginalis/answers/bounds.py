@@ -28,13 +28,14 @@ from ..options import RunOptions, filled_in, leaves_path_open, plan_options, tak
 from ..planning.choose import Choice, fitted
 from ..planning.pilots import plan_with_pilots
 from ..random import REVERSE, TARGET, stream, uniforms
+from ..results.estimate import Estimate, run_plan
+from ..results.record import Answer, Record
+from ..results.written import finite
 from ..running.session import Session, open_session
 from ..statistics import confidence
 from ..statistics.bennett import Bennett, bennett, markov_bound
 from ..statistics.confidence import log_mean_exp, unseen_reach
 from ..statistics.resampling import systematic
-from .estimate import Estimate, run_plan
-from .record import Answer, Record, finite
 
 DISAGREEMENT = 2.5  # The two directions may differ by this many widths of their intervals without a warning.
 MIN_CHAINS = 10  # Bennett's error needs at least this many chains in each direction.

@@ -23,9 +23,9 @@ from ..paths.base import coupled_base
 from ..paths.narrow_base import unseen_share
 from ..planning.pilots import plan_with_pilots
 from ..random import PILOT, SEQUENCE, stream
+from ..results.record import Record
 from ..running.session import Session
 from ..statistics.weights import Weights
-from .record import Record
 
 # Pilots have this many chains, this many steps between two neighbours, and this many steps to the first model.
 _PILOT_CHAINS, _PILOT_STEPS, _FIRST_STEPS = 64, 4, 32

@@ -24,12 +24,13 @@ from ..models.model import MRF
 from ..options import RunOptions, filled_in, plan_options, takes_options
 from ..paths.base import coupled_base
 from ..random import REVERSE, stream
+from ..results.estimate import run_plan
+from ..results.record import Answer, Record
+from ..results.written import finite
 from ..running.session import Session, open_session
 from ..statistics.bennett import Bennett, bennett, markov_bound
 from ..statistics.confidence import relative_weights, unseen_reach, warnings_of
 from ..statistics.resampling import systematic
-from .estimate import run_plan
-from .record import Answer, Record, finite
 
 _NOT_HERE = ("base", "resample", "populations", "summed")  # Options that this function lacks.
 _DEFAULT_STEPS = 200  # Steps between the two models.

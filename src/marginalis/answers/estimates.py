@@ -11,9 +11,9 @@ import numpy as np
 from ..checks import Array, one_line
 from ..display.card import Displayed
 from ..display.words import decimals
+from ..results.estimate import Estimate
+from ..results.written import Written, finite, plain_name
 from .batches import Numbers
-from .estimate import Estimate
-from .record import Written, finite, plain_name
 
 _SHOWN = 1000  # Most models in a text.
 

@@ -21,9 +21,9 @@ from ..paths.base import is_quenches
 from ..planning.choose import Choice, fitted
 from ..planning.pilots import plan_with_pilots
 from ..planning.tolerance import to_tolerance
+from ..results.curve import Curve
+from ..results.estimate import Estimate, run_plan
 from ..running.session import open_session
-from .curve import Curve
-from .estimate import Estimate, run_plan
 
 logger = logging.getLogger("marginalis")
 

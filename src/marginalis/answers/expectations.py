@@ -26,13 +26,14 @@ from ..models.forms import Indices
 from ..models.layered import as_factors, as_model
 from ..models.model import MRF
 from ..options import RunOptions, filled_in, plan_options, takes_options
+from ..results.estimate import Estimate
+from ..results.record import Answer, Record
+from ..results.written import data_frame, finite, plain_name
 from ..running.session import open_session
-from .estimate import Estimate
 from .exact_means import exact_means, factor_marginals
 from .features import Features, Function, evaluated, named_functions
 from .final_states import FinalStates, final_states
 from .gradient import Gradient, gradient_of
-from .record import Answer, Record, data_frame, finite, plain_name
 from .unseen import reach_of_function, reaches_of_means, reaches_of_products, widened
 
 _CHEAP, _ANY = 26.0, 34.0  # log2 of the operations that take about a second, and of those that take some minutes.

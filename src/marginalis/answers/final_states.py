@@ -18,8 +18,8 @@ from ..options import PlanOptions, leaves_path_open
 from ..planning.choose import Choice, fitted
 from ..planning.pilots import plan_with_pilots
 from ..random import JOINT, uniforms
+from ..results.estimate import Estimate, run_plan
 from ..running.session import Session
-from .estimate import Estimate, run_plan
 
 logger = logging.getLogger("marginalis")
 

@@ -22,9 +22,9 @@ from ..models.factors import FactorModel
 from ..models.model import MRF
 from ..options import RunOptions, filled_in, takes_options
 from ..parallel.progress import tell
-from .estimate import Estimate
+from ..results.estimate import Estimate
+from ..results.written import Written, finite
 from .estimating import estimate
-from .record import Written, finite
 
 _AT_ONCE = 1.0  # An exact sum may always take this many seconds.
 _LONGEST = 3600.0  # Without a budget an exact sum may take at most this many seconds.

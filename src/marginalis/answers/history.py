@@ -14,7 +14,7 @@ from ..checks import Array, one_line
 from ..display import sketch
 from ..display.card import Displayed
 from ..display.words import decimals
-from .record import Written, finite
+from ..results.written import Written, finite
 
 CARRIED, FRESH, NOTHING = "carried", "fresh", "nothing"  # Where the ln Z of a point comes from.
 

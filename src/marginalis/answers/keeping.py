@@ -16,11 +16,11 @@ from ..files.atomic import check_writable
 from ..files.results import packed, unpacked
 from ..files.store import EstimateRow, Store
 from ..parallel.tasks import machine
+from ..results.estimate import Estimate, load_estimate, of_content
+from ..results.written import plain_name
 from ..running.checkpoint import Checkpoint, StoredResult, settings_of
 from .batches import Numbers, Outcome, numbers_of
-from .estimate import Estimate, load_estimate, of_content
 from .given_models import Item
-from .record import plain_name
 
 _RUN = "models"  # Name of the run in a checkpoint.
 _NAME = "estimate-many"  # Name of the run in a store.

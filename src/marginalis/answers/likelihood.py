@@ -25,12 +25,12 @@ from ..models.layered import as_model
 from ..models.model import MRF
 from ..models.units import Array
 from ..options import check_names, tells
+from ..results.estimate import Estimate
+from ..results.written import Written, finite
 from .along import Along
 from .bounds import Bounds
-from .estimate import Estimate
 from .estimating import estimate, estimate_knowing
 from .likelihoods import LogLikelihoods, OfSamples
-from .record import Written, finite
 
 _CHEAP = 1.0  # ln Z is computed exactly if that takes at most this many seconds.
 _CELLS = 1 << 22  # Numbers in a chunk of rows and its fields; this limits the memory and does not change results.

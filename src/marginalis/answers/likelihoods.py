@@ -12,8 +12,9 @@ import numpy as np
 from ..checks import Array, one_line
 from ..display import sketch
 from ..display.words import decimals
+from ..results.record import Answer, Record
+from ..results.written import finite, plain_name
 from .along import Along
-from .record import Answer, Record, finite, plain_name
 
 
 class OfSamples:

@@ -10,18 +10,17 @@ from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import Any, Unpack
 
-from ..checks import shown, whole, yes_or_no
+from ..checks import needs_gpu, shown, whole, yes_or_no
 from ..engines.plan import make_plan
-from ..gpu import needs_gpu
 from ..models.stacked import packed
 from ..options import RunOptions, filled_in, plan_options, takes_options
 from ..parallel.dispatch import dispatch
 from ..parallel.ledger import Ledger
 from ..parallel.tasks import Reply
 from ..parallel.threads import run_jobs
+from ..results.estimate import Estimate, of_log_weights
 from ..running.session import Session, open_session
 from .batches import Batch, BatchJob, Numbers, Outcome, are_batched
-from .estimate import Estimate, of_log_weights
 from .estimates import Estimates, named_error
 from .estimating import hints_of
 from .given_models import NOTHING, GivenModels, Item, SourceFailed, batches, given_models, some

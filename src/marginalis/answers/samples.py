@@ -14,12 +14,12 @@ from ..models.layered import as_model
 from ..models.model import MRF
 from ..options import DEFAULT_CHAINS, RunOptions, filled_in, plan_options, takes_options
 from ..random import TARGET, uniforms
+from ..results.written import data_frame
 from ..running.session import open_session
 from ..statistics.confidence import relative_weights
 from ..statistics.resampling import systematic
 from .features import Features
 from .final_states import FinalStates, final_states
-from .record import data_frame
 
 _EXACT_SECONDS = 30.0  # Exact sampling is not tried if it is predicted to take longer.
 

@@ -31,11 +31,12 @@ from ..models.units import Array
 from ..options import RunOptions, filled_in, plan_options, takes_options
 from ..paths.narrow_base import range_of_change
 from ..planning.pilots import plan_with_pilots
+from ..results.estimate import run_plan
+from ..results.record import Answer, Record
+from ..results.written import finite
 from ..running.session import Session, open_session
 from ..statistics import confidence
 from ..statistics.confidence import log_mean_exp
-from .estimate import run_plan
-from .record import Answer, Record, finite
 
 _FINE = 1e-9  # Rounding errors below this are neglected.
 _COARSE = 1e-3  # Rounding errors above this cause a warning.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..answers.estimate import load_estimate
+from ..results.estimate import load_estimate
 from .common import Json, app, check_outputs, show
 
 

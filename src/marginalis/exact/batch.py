@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..gpu import needs_gpu
+from ..checks import needs_gpu
 from ..gpu.device import open_device
 from ..models.model import MRF
 from ..parallel.threads import Tick, run_jobs

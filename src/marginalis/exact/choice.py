@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import one_of, real_number, whole
-from ..gpu import ENGINE as GPU
-from ..gpu import needs_gpu
+from ..checks import GPU_ENGINE, needs_gpu, one_of, real_number, whole
 from ..models.factors import FactorModel
 from ..models.interacting import InteractingMRF
 from ..models.layered import as_factors, as_model
@@ -153,7 +151,7 @@ def predicted(
     device: int | None = None,
 ) -> Prediction:
     """Return the methods `exact_log_z` would try for a model, with their predicted times, or raise its error."""
-    one_of(engine, ("auto", GPU), "engine")
+    one_of(engine, ("auto", GPU_ENGINE), "engine")
     begun = time.perf_counter()
     model = as_summable(model)
     threads = cores(threads)

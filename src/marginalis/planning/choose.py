@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..answers.estimate import Estimate
 from ..checks import Array
 from ..engines.placement import is_lattice
 from ..engines.plan import Plan
@@ -29,6 +28,7 @@ from ..engines.recorder import Recorder, the_states
 from ..exact import soon
 from ..paths.base import make_base
 from ..random import OPINION
+from ..results.estimate import Estimate
 from ..running.session import Session
 from ..statistics.confidence import effective_size, log_mean_exp, log_spread, relative_error
 from ..statistics.weights import Weights

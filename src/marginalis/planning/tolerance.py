@@ -9,11 +9,11 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ..answers.estimate import Estimate
 from ..checks import Array, real_number
 from ..engines.plan import make_plan, resampling
 from ..options import DEFAULT_STEPS, PlanOptions, leaves_path_open
 from ..paths.base import QUENCHES, is_quenches
+from ..results.estimate import Estimate
 from ..running.session import Session
 from .choose import Choice
 from .quenches import quenched_mixture

@@ -18,11 +18,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..answers.estimate import Estimate, is_one_sided, run_plan
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder, the_states
 from ..exact import duration
 from ..random import PILOT
+from ..results.estimate import Estimate, is_one_sided, run_plan
 from ..running.session import Session
 from ..statistics import confidence
 from .choose import Choice

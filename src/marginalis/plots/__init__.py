@@ -21,9 +21,7 @@ import numpy as np
 from ..answers.along import Along
 from ..answers.audit import Audit
 from ..answers.bounds import Bounds
-from ..answers.curve import Curve
 from ..answers.difference import Difference
-from ..answers.estimate import Estimate
 from ..answers.estimates import Estimates
 from ..answers.exact_curve import ExactCurve
 from ..answers.expectations import Expectations
@@ -38,6 +36,8 @@ from ..display.words import method_name
 from ..files.atomic import write_whole
 from ..models.model import MRF
 from ..models.units import Array
+from ..results.curve import Curve
+from ..results.estimate import Estimate
 from ..statistics import confidence
 from ..statistics.weights import Weights
 from . import pictures

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 # `from .. import plots` would load all public names and thereby import this module again.
 import marginalis.plots as plots
 
-from ..answers.estimate import Estimate
 from ..display.page import definitions, machine, page, section, table
 from ..display.words import decimals, escaped, method_name
 from ..models import describe
 from ..models.factors import FactorModel
+from ..results.estimate import Estimate
 
 if TYPE_CHECKING:
     from .report import Report

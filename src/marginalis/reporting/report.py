@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from ..answers.bounds import Bounds, bound
-from ..answers.estimate import Estimate
 from ..answers.estimating import estimate
 from ..answers.exact_curve import ExactCurve, exact_curve
 from ..answers.likelihood import LogLikelihood, log_likelihood
-from ..answers.record import finite
 from ..answers.thermodynamics import Thermodynamics, thermodynamics
 from ..checks import real_number, shown
 from ..display.card import Displayed
@@ -25,6 +23,8 @@ from ..models.factors import FactorModel
 from ..models.layered import as_factors, as_model
 from ..models.model import MRF
 from ..options import RunOptions, filled_in, leaves_path_open, plan_options, takes_options
+from ..results.estimate import Estimate
+from ..results.written import finite
 from .html import page_of
 
 _TEMPERATURES = 25  # Number of temperatures at which the heat capacity is computed.

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import needs_gpu
 from ..engines.batch import run_batch
 from ..engines.drive import RunResult, advance, begin
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder
-from ..gpu import needs_gpu
 from ..gpu.device import device_numbers, open_device
 from ..parallel.pools import Pool, open_pool
 from ..parallel.progress import text_setter, ticker

@@ -18,10 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..checks import one_of, whole
+from ..checks import needs_gpu, one_of, whole
 from ..files.atomic import make_folder, write_whole
 from ..files.store import Contents, Row, Store
-from ..gpu import needs_gpu
 from ..options import Engine
 from ..parallel.mapping import map_items
 from ..parallel.threads import Tick, cores

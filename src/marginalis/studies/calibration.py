@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..checks import Array, one_of, whole
+from ..checks import Array, needs_gpu, one_of, whole
 from ..engines.batch import by_shape
 from ..engines.plan import make_plan
 from ..files import atomic
-from ..gpu import needs_gpu
 from ..options import Engine
 from ..parallel.mapping import map_items
 from ..parallel.threads import Tick

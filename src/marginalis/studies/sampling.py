@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..checks import one_of
+from ..checks import needs_gpu, one_of
 from ..engines.batch import by_shape
 from ..engines.plan import Plan, make_plan
 from ..engines.plans import log_z0_of, make_plans
 from ..exact.batch import exact_of_many
 from ..examples import rbm_gaussian, rbm_hopfield
 from ..files.store import Row
-from ..gpu import needs_gpu
 from ..gpu.device import open_device
 from ..models.model import MRF
 from ..models.stacked import Stack

@@ -17,11 +17,11 @@ import numpy as np
 
 from ..answers.carried import Carried, Origin
 from ..answers.history import Point
-from ..answers.record import Record
 from ..checks import Array, reading, real_array, shown
 from ..files.archive import Header, read_arrays
 from ..files.atomic import write_whole
 from ..files.npz import arrays_of, load
+from ..results.record import Record
 from .follow import Followed, Gap
 
 POPULATION, TABLE, FIGURE = "watch.npz", "watch.csv", "watch.png"

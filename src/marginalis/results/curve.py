@@ -13,7 +13,7 @@ from ..display import sketch
 from ..display.card import Displayed
 from ..display.words import decimals
 from ..statistics.weights import Weights
-from .record import Written, finite
+from .written import Written, finite
 
 
 class LogZRows:

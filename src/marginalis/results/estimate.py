@@ -22,7 +22,8 @@ from ..paths.narrow_base import count_fixed_variables, unseen_share
 from ..running.session import Session
 from ..statistics.weights import Weights
 from .curve import Curve
-from .record import Answer, Record, finite, printable
+from .record import Answer, Record, printable
+from .written import finite
 
 ONE_STEP = ("steps is 1: this is plain importance sampling from the base, without annealing",)
 NOT_FINITE = "the log-weights are not finite: the parameters are too large for floating point"
