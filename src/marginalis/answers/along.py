@@ -134,7 +134,7 @@ def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOption
             carried = carried.to(model, given, part)
             rows.append(carried.results)
         if len(sequence) > 1 and leaves_path_open(given):
-            notes += _missed(carried, given, session, f"model {next(reversed(named))!r}: ")
+            notes += _missed(carried, given, session, f"model {list(named)[-1]!r}: ")
     return Along(
         np.array(rows),
         carried.origin.log_z0,
