@@ -11,14 +11,14 @@ from conftest import moments_model, z_score
 import marginalis as mg
 from marginalis.engines import placement
 from marginalis.examples import rbm_gaussian, rbm_hopfield
-from marginalis.planning import work
+from marginalis.planning import draft, narrowing, tolerance, tuning
 from marginalis.random import OPINION, PILOT, QUENCH, stream
 from marginalis.statistics import confidence
 
 
 def tune(monkeypatch, **changes):
     """Plan with other numbers than those that the package has."""
-    monkeypatch.setattr(work, "TOLERANCE", replace(work.TOLERANCE, **changes))
+    monkeypatch.setattr(tuning, "TOLERANCE", replace(tuning.TOLERANCE, **changes))
 
 
 def half_width(r):
@@ -46,8 +46,8 @@ def test_the_log_reports_pilots_and_the_plan(caplog):
     with caplog.at_level(logging.INFO, logger="marginalis"):
         mg.estimate(rbm_hopfield(10, 20, temperature=1 / 4), tolerance=0.05)
     text = caplog.text
-    assert "pilot: " in text
-    assert "then: " in text
+    assert "pilot run with " in text
+    assert "the next run has " in text
 
 
 def test_populations_where_many_steps_leave_the_weights_uneven(monkeypatch):
@@ -258,7 +258,7 @@ def test_any_tolerance_is_a_number(tolerance, options):
 
 def test_a_budget_does_not_pay_for_the_start(monkeypatch):
     """Import and compilation may take seconds: the clock starts when they are over."""
-    now, run = [0.0], work.run_plan
+    now, run = [0.0], narrowing.run_plan
 
     def slow(plan, *rest):
         now[0] += 100.0 if plan.chains.count == 1 else 0.0  # the first look
@@ -267,8 +267,10 @@ def test_a_budget_does_not_pay_for_the_start(monkeypatch):
     class Clock:
         perf_counter = staticmethod(lambda: now[0])
 
-    monkeypatch.setattr(work, "run_plan", slow)
-    monkeypatch.setattr(work, "time", Clock)
+    for module in (draft, narrowing):
+        monkeypatch.setattr(module, "run_plan", slow)
+    for module in (draft, narrowing, tolerance):
+        monkeypatch.setattr(module, "time", Clock)
     r = mg.estimate(rbm_gaussian(8, 12, temperature=0.5), tolerance=0.05, budget=1.0)
     assert r.warnings == ()
     assert half_width(r) <= 0.05
@@ -277,13 +279,14 @@ def test_a_budget_does_not_pay_for_the_start(monkeypatch):
 
 def test_rounding_ends_the_search(monkeypatch):
     """More chains would not help: it stops and says so, and keeps what else there is to say."""
-    run = work.run_plan
+    run = narrowing.run_plan
 
     def coarse(plan, *rest):
         result = run(plan, *rest)
         return replace(result, weights=replace(result.weights, rounding=0.5), notes=("something",))
 
-    monkeypatch.setattr(work, "run_plan", coarse)
+    for module in (draft, narrowing):
+        monkeypatch.setattr(module, "run_plan", coarse)
     r = mg.estimate(rbm_gaussian(4, 5), tolerance=0.1)
     assert r.notes == ("something", "rounding allows no less: the interval is ± 0.5, and the tolerance 0.1")
     assert r.chains <= 1000

@@ -1,4 +1,4 @@
-"""Where the modes are: short runs at the model's own temperature from random states, and the mixture fitted to them."""
+"""The mixture that `base="quenches"` names, fitted to the final states of short runs at the model's own temperature."""
 
 from __future__ import annotations
 
@@ -12,24 +12,19 @@ from ..engines.recorder import Recorder, the_states
 from ..paths.mixture import Mixture, fit_mixture
 from ..random import QUENCH, TARGET, VISIBLE, stream, uniforms
 from ..running.session import Session
-
-QUENCHES = 512
-_SWEEPS = 30
-_COMPONENTS = 32
-_MOST_ROWS = 4096
-_UNIFORM = 0.1  # share of the mixture that is kept uniform
+from . import tuning
 
 
 def quench(plan: Plan, session: Session) -> Array:
-    """Return the states of the sampled side in which runs of a few sweeps at β = 1 end.
+    """Return the states of the sampled side after a few sweeps at β = 1 from random states.
 
-    Half of them start from random v; half from random h, of which a random share is on: features that the data
-    switch on together are rarely found by v alone.
+    Half of the runs start from random v, and half from random h of which a random share is in the upper state. The
+    second half finds modes in which many hidden units are on together; random v rarely lead there.
     """
     start = _random_starts(plan, stream(plan.chains.seed, QUENCH))
     uniform = replace(plan, path=replace(plan.path, mixture=None))
-    cold = uniform.pilot(QUENCH, QUENCHES, np.ones(_SWEEPS + 2), start=start).on_engine("auto")
-    recorder = Recorder([cold.steps], QUENCHES, the_states, start.shape[1])
+    cold = uniform.pilot(QUENCH, len(start), np.ones(tuning.QUENCHES.sweeps + 2), start=start).on_engine("auto")
+    recorder = Recorder([cold.steps], len(start), the_states, start.shape[1])
     session.pilot(cold, recorder)
     return recorder.values[0]
 
@@ -37,8 +32,8 @@ def quench(plan: Plan, session: Session) -> Array:
 def _random_starts(plan: Plan, seed: int) -> Array:
     model = plan.path.end
     natural = model.natural
-    half = QUENCHES // 2
-    chains = np.arange(QUENCHES, dtype=np.uint64)
+    half = tuning.QUENCHES.chains // 2
+    chains = np.arange(tuning.QUENCHES.chains, dtype=np.uint64)
     u = uniforms(seed, chains, 0, VISIBLE, model.n_visible)
     v = natural.visible_units.draw(np.zeros((half, len(natural.visible_bias))), u[:half])
     choice = uniforms(seed, chains[half:], 0, TARGET, model.n_hidden + 1)
@@ -53,15 +48,17 @@ def _random_starts(plan: Plan, seed: int) -> Array:
 
 
 def quenched_mixture(plan: Plan, session: Session) -> Mixture | None:
-    """Return a mixture fitted to quenches, or None where there is nothing to sample."""
+    """Return a mixture fitted to the final states of quenches, or None if the whole model is summed exactly."""
     if plan.path.part is None:
         return None
     return mixture_of_rows(plan, quench(plan, session))
 
 
 def mixture_of_rows(plan: Plan, rows: Array, log_weights: Array | None = None) -> Mixture:
-    """Return a mixture fitted to rows of the sampled side, with their weights, evenly chosen where there are many."""
+    """Return a mixture fitted to weighted states of the sampled side; of many states an even selection is used."""
     units = plan.path.end.natural.visible_units
-    some = np.linspace(0, len(rows) - 1, min(len(rows), _MOST_ROWS)).astype(np.int64)
+    numbers = tuning.QUENCHES
+    some = np.linspace(0, len(rows) - 1, min(len(rows), numbers.most_rows)).astype(np.int64)
     weights = None if log_weights is None else log_weights[some]
-    return fit_mixture(units, rows[some], _COMPONENTS, _UNIFORM, stream(plan.chains.seed, QUENCH), weights)
+    seed = stream(plan.chains.seed, QUENCH)
+    return fit_mixture(units, rows[some], numbers.components, numbers.uniform, seed, weights)

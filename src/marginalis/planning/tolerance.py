@@ -16,9 +16,10 @@ from ..paths.base import QUENCHES, is_quenches
 from ..results.estimate import Estimate
 from ..running.session import Session
 from .choose import Choice
+from .draft import Goal, chains_per_variance, draft_of, draft_of_trial
+from .narrowing import half_width_of, narrowed
 from .quenches import quenched_mixture
 from .tuning import TOLERANCE
-from .work import Work, chains_per_variance
 
 
 def to_tolerance(
@@ -67,27 +68,30 @@ def to_tolerance(
         plan = plan if mixture is None else plan.along(plan.path.from_mixture(mixture, QUENCHES))
     if adaptive:
         plan = replace(plan, schedule="adaptive")
-    work = Work(plan, session, goal, seconds, fixed, adaptive, share)
+    begin = time.perf_counter()
+    wanted = Goal(goal, fixed, adaptive, may_resample=share is None)
+    draft = draft_of(plan, share)
     if panel is not None:
-        work.heed(panel)
-    result = work.carry_out()
+        draft = draft_of_trial(draft, panel)
+    result, wanted = narrowed(draft, wanted, seconds, session)
     if panel is not None:
-        better = panel.another(result, plan) if work.left() > 0.0 and not result.weights.one_sided else None
+        better = panel.another(result, plan) if wanted.seconds_left > 0.0 and not result.weights.one_sided else None
         if better is not None:
             other = replace(better, betas=plan.betas, schedule="adaptive")
-            work = Work(other, session, goal, work.left(), fixed, adaptive, share)
-            result = work.carry_out()
+            begin = time.perf_counter()
+            result, wanted = narrowed(draft_of(other, share), wanted, wanted.seconds_left, session)
         result = panel.noted(result)
-    if work.half_width(result) > goal:
+    half_width = half_width_of(result)
+    if half_width > goal:
         reason = "this is as many chains as there may be"
         if result.rounding >= goal:
             reason = "rounding allows no less"
-        elif work.left() <= 0.0:
+        elif wanted.seconds_left <= 0.0:
             reason = f"the budget of {budget:g} s ran out"
-        found = f"the interval is ± {work.half_width(result):.2g}"
+        found = f"the interval is ± {half_width:.2g}"
         if result.lower_bound is not None:
-            reason = "this is as many chains as the pilots have asked for" if work.left() > 0.0 else reason
-            found = f"the lower bound of ln Z is {work.half_width(result):.2g} below its estimate"
+            reason = "this is as many chains as the pilots have asked for" if wanted.seconds_left > 0.0 else reason
+            found = f"the lower bound of ln Z is {half_width:.2g} below its estimate"
         note = f"{reason}: {found}, and the tolerance {goal:g}"
         result = replace(result, notes=(*result.notes, note))
-    return result.with_seconds(time.perf_counter() - work.begin)
+    return result.with_seconds(time.perf_counter() - begin)

@@ -1,5 +1,7 @@
 """The numbers of planning that were chosen by studies, each with a sentence that says what it is.
 
+Other modules read them as ``tuning.TOLERANCE.margin``, so that a study or a test can replace a whole value at once.
+
 r is the relative variance of the weights. K is the number of steps, N the number of chains.
 """
 
@@ -210,5 +212,79 @@ class ToleranceTuning:
     batch_seconds: float = 0.5
 
 
+@dataclass(frozen=True)
+class StepsTuning:
+    """What the choice of K from the predicted relative variance r(K) depends on."""
+
+    # Minimal number of steps on a path that does not start from a mixture.
+    least: int = 4
+    # The considered numbers of steps go down to those of the last pilot divided by 2 to this power,
+    fewer: int = 3
+    # or by 2 to this power for populations, since a few of them do not predict r for fewer steps.
+    fewer_populations: int = 0
+    # They go up to those of the last pilot times 2 to this power.
+    more: int = 2
+    # They go up to 2 to this power if more steps help and the chains for fewer steps do not fit into the memory.
+    most: int = 6
+    # More steps help if ln(1 + r) falls faster than with this power of K.
+    helpful_power: float = -0.5
+    # The cost of a number of steps is multiplied by 1 + this times r: intervals of even weights are more reliable.
+    penalty: float = 0.1
+    # The same for r of populations, whose resampling adds variance.
+    penalty_populations: float = 1.0
+
+
+@dataclass(frozen=True)
+class ChainsTuning:
+    """How many chains are added if the interval is too wide."""
+
+    # At least this share of the chains that were run.
+    least_share: float = 0.1
+    # This factor more than the ratio of interval and goal predicts.
+    margin: float = 1.05
+    # The ratio of interval and goal is counted as at most this value.
+    most_ratio: float = 4.0
+    # A prediction from populations is rough, so another number of steps is considered at this many times `far_off`.
+    far_off_populations: float = 2.0
+
+
+@dataclass(frozen=True)
+class PilotTuning:
+    """The pilots that a schedule is fitted to, if the number of steps is given."""
+
+    # Chains of each of the two pilots.
+    chains: int = 64
+    # A pilot has this many times fewer steps than the plan, within the two limits below.
+    coarser: int = 4
+    # Minimal steps of a pilot.
+    fewest_steps: int = 32
+    # Maximal steps of a pilot.
+    most_steps: int = 1024
+    # The path is cut into this many intervals, in each of which the variance per step length is taken as constant.
+    bins: int = 32
+    # Share of the length that is spread evenly over β, as a protection against what a pilot has missed.
+    even: float = 0.1
+
+
+@dataclass(frozen=True)
+class QuenchTuning:
+    """The mixture that `base="quenches"` names."""
+
+    # Short runs at the model's own temperature, from random states.
+    chains: int = 512
+    # Sweeps of each of these runs.
+    sweeps: int = 30
+    # Maximal number of components of the mixture.
+    components: int = 32
+    # Maximal number of states that the mixture is fitted to.
+    most_rows: int = 4096
+    # Share of the mixture that is uniform, as a protection against modes that no run has found.
+    uniform: float = 0.1
+
+
 TUNING = Tuning()
 TOLERANCE = ToleranceTuning()
+STEPS = StepsTuning()
+CHAINS = ChainsTuning()
+PILOTS = PilotTuning()
+QUENCHES = QuenchTuning()
