@@ -46,7 +46,7 @@ test-lowest:  ## the tests with the lowest versions that pyproject.toml declares
 	NUMBA_CACHE_DIR=$(CURDIR)/.venv-lowest/kernels .venv-lowest/bin/python -m pytest -p no:cacheprovider $(PARALLEL)
 
 docs: .venv/.docs  ## every code block of the pages is run, then the site is built in docs/_build/html
-	$(BIN)/python -m pytest -m 'docs or not docs' tests/test_docs.py tests/test_types.py
+	$(BIN)/python -m pytest -m 'docs or not docs' tests/test_docs.py tests/test_types.py tests/test_r.py
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 study: .venv/.installed  ## the heavier statistical studies

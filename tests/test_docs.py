@@ -181,7 +181,7 @@ def test_no_block_is_overlooked():
                 for extra in re.findall(r"marginalis\[(\w+)\]", source):
                     assert extra in extras, place
             else:
-                assert kind in ("python", "bash", "toml", "{eval-rst}") or kind.startswith("{"), place
+                assert kind in ("python", "bash", "r", "toml", "{eval-rst}") or kind.startswith("{"), place
 
 
 def test_the_reference_has_every_command():

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ..checks import dense, one_line, plain_array, sparse_matrix
+from ..checks import dense, one_line, plain_array, shown, sparse_matrix
 from .forms import Layers
 from .labelled import Labelled, in_order, labelled_rows
 from .layered import as_model
@@ -47,19 +47,23 @@ def split_rows(model: MRF, rows: Array, first: int = 0, argument: str = "data") 
         return features_of(model.visible_units, rows, len(model.visible_bias), first, argument), None
     else:
         sides = rows[:, model.split.visible], rows[:, model.split.hidden]
+    columns = (model.split.visible, model.split.hidden) if width == model.n_variables else (None, None)
     return (
-        features_of(model.visible_units, sides[0], len(model.visible_bias), first, argument, model.split.visible),
-        features_of(model.hidden_units, sides[1], len(model.hidden_bias), first, argument, model.split.hidden),
+        features_of(model.visible_units, sides[0], len(model.visible_bias), first, argument, columns[0]),
+        features_of(model.hidden_units, sides[1], len(model.hidden_bias), first, argument, columns[1]),
     )
 
 
 def features_of(
     units: Units, rows: Array, features: int, first: int = 0, argument: str = "data", columns: Any = None
 ) -> Array:
-    """Return rows of features or of state numbers of one side as features, checked; `columns` are for messages."""
+    """Return rows of features or of state numbers of one side as features, checked.
+
+    `columns` are names or numbers of the variables for messages.
+    """
     if rows.shape[1] == features or not units.is_one_hot:
         if rows.shape[1]:
-            units.check_rows(rows, first, argument)
+            units.check_rows(rows, first, argument, columns)
         return rows
     counts = np.bincount(units.owners(features))
     wrong = np.argwhere((rows != np.floor(rows)) | (rows < 0.0) | (rows >= counts))
@@ -129,10 +133,11 @@ def visible_table(model: MRF, data: Any, argument: str = "data") -> Any:
 def _features_by_label(model: MRF, named: Labelled, argument: str) -> Array:
     """Return rows of all features in the caller's order, or of the visible features if the data has only these."""
     visible, hidden = in_order(model, named, argument)
-    v = features_of(model.visible_units, visible, len(model.visible_bias), 0, argument, model.split.visible)
+    names = [[shown(model.labels[i]) for i in side.tolist()] for side in (model.split.visible, model.split.hidden)]
+    v = features_of(model.visible_units, visible, len(model.visible_bias), 0, argument, names[0])
     if hidden is None:
         return v
-    h = features_of(model.hidden_units, hidden, len(model.hidden_bias), 0, argument, model.split.hidden)
+    h = features_of(model.hidden_units, hidden, len(model.hidden_bias), 0, argument, names[1])
     return model.in_callers_order(v, h)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,8 +112,8 @@ class Categorical(Units):
     def allows(self, rows: Array) -> tuple[NDArray[np.bool_], str]:
         return (rows == 0.0) | (rows == 1.0), "categorical units are one-hot features, 0 or 1"
 
-    def check_rows(self, rows: Array, first: int = 0, argument: str = "data") -> None:
-        super().check_rows(rows, first, argument)
+    def check_rows(self, rows: Array, first: int = 0, argument: str = "data", columns: Any = None) -> None:
+        super().check_rows(rows, first, argument)  # The columns are features, which have no names.
         counts = self.counts(rows.shape[1])
         chosen = np.add.reduceat(rows, np.cumsum(counts) - counts, axis=1)
         if (chosen != 1.0).any():

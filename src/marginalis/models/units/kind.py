@@ -130,12 +130,17 @@ class Units(ABC):
         """Raise a ValueError that names the argument if a side of this many features cannot be of this kind."""
         self.variables(features)
 
-    def check_rows(self, rows: Array, first: int = 0, argument: str = "data") -> None:
-        """Raise a ValueError that names the first entry that is not allowed; rows are numbered from `first`."""
-        allowed, wanted = self.allows(rows)
+    def check_rows(self, rows: Array, first: int = 0, argument: str = "data", columns: Any = None) -> None:
+        """Raise a ValueError that names the first entry that is not allowed.
+
+        Rows are numbered from `first`; `columns` are the names of the columns, by default their numbers.
+        """
+        with np.errstate(invalid="ignore"):  # R marks missing values by signalling NaNs.
+            allowed, wanted = self.allows(rows)
         if not allowed.all():
             row, column = np.argwhere(~allowed)[0]
-            raise ValueError(f"{argument}[{first + row}, {column}] is {rows[row, column]:g}; {wanted}")
+            name = column if columns is None else columns[column]
+            raise ValueError(f"{argument}[{first + row}, {name}] is {rows[row, column]:g}; {wanted}")
 
     def states_of(self, rows: Array) -> NDArray[np.int64]:
         """Return the state number of every variable, counted from 0, or raise a ValueError."""
