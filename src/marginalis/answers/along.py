@@ -19,12 +19,12 @@ import numpy as np
 from ..checks import Array, one_line
 from ..display import sketch
 from ..display.words import decimals
-from ..engines.plan import make_plan
+from ..engines.plan import Plan, make_plan
 from ..models.layered import as_model
 from ..models.model import MRF
 from ..options import PlanOptions, RunOptions, filled_in, leaves_path_open, plan_options, takes_options
 from ..planning.choose import Choice, fitted
-from ..planning.tuning import TUNING
+from ..planning.run_chosen import are_few_and_uneven, run_chosen
 from ..results.curve import LogZRows
 from ..results.record import Answer, Record
 from ..results.written import finite, plain_name
@@ -71,7 +71,9 @@ class Along(LogZRows, Answer):
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """Reasons to doubt the values, as sentences."""
-        doubtful = [name for name, x in zip(self.names, self.weights, strict=True) if _is_doubtful(x)]
+        doubtful = [
+            name for name, x in zip(self.names, self.weights, strict=True) if x.warnings or are_few_and_uneven(x)
+        ]
         if not doubtful:
             return self.notes
         uneven = f"the weights are too uneven for trusted errors at {len(doubtful)} models, the first: {doubtful[0]}"
@@ -146,26 +148,21 @@ def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOption
     )
 
 
-def _is_doubtful(weights: Weights) -> bool:
-    """Whether weights are too uneven for trusted errors; few populations show it by their effective number alone."""
-    n = len(weights.log_weights)
-    few = weights.of == "populations" and n <= TUNING.few_populations
-    return bool(weights.warnings) or (few and weights.ess < TUNING.effective_populations * n)
-
-
 def _to_first(model: MRF, given: PlanOptions, session: Session) -> tuple[Carried, tuple[str, ...]]:
     """Return the chains at the first model, and warnings about the path to it, which is chosen if it is left open."""
     if not leaves_path_open(given):
         return carried_to_first(model, given, session), ()
     choice = Choice(make_plan(model, keep_whole=True, **given), session)
     chosen = choice.choose()
-    if chosen.path.mixture is None:
-        carried = carried_to_first(model, given, session)
-    else:
-        carried = carried_along(fitted(chosen, session).with_chains(resample_below=0.0), model, session)
-    better = choice.another(carried.weights, chosen)
-    if better is not None:
-        carried = carried_along(fitted(better, session), model, session)
+
+    def run(plan: Plan) -> Carried:
+        if plan is not chosen:
+            return carried_along(fitted(plan, session), model, session)
+        if plan.path.mixture is None:
+            return carried_to_first(model, given, session)
+        return carried_along(fitted(plan, session).with_chains(resample_below=0.0), model, session)
+
+    carried, _ = run_chosen(choice, chosen, run, lambda x: x.weights)  # `Along.warnings` has those of populations.
     return carried, choice.doubts(carried.weights)
 
 

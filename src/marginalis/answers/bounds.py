@@ -27,6 +27,7 @@ from ..models.layered import as_model
 from ..options import RunOptions, filled_in, leaves_path_open, plan_options, takes_options
 from ..planning.choose import Choice, fitted
 from ..planning.pilots import plan_with_pilots
+from ..planning.run_chosen import run_chosen
 from ..random import REVERSE, TARGET, stream, uniforms
 from ..results.estimate import Estimate, run_plan
 from ..results.record import Answer, Record
@@ -244,19 +245,16 @@ def bound(
         whole_model = samples is not None and 0 not in (model.n_visible, model.n_hidden)
         if leaves_path_open(given):
             choice = Choice(make_plan(model, keep_whole=whole_model, **given), session)
-            first = choice.choose()
-            plan = fitted(first, session)
+            plan = choice.choose()
+            start, source = _samples(plan, samples)
+            (plan, forward, ends), notes = run_chosen(
+                choice, plan, lambda x: _forward(fitted(x, session), session, source), lambda x: x[1].weights
+            )
+            forward = replace(forward, notes=forward.notes + notes)
         else:
-            choice = None
             plan = plan_with_pilots(model, session, keep_whole=whole_model, **given)
-        start, source = _samples(plan, samples)
-        forward, ends = _forward(plan, session, source)
-        better = None if choice is None else choice.another(forward, first)
-        if better is not None:
-            plan = fitted(better, session)
-            forward, ends = _forward(plan, session, source)
-        if choice is not None:
-            forward = choice.noted(forward)
+            start, source = _samples(plan, samples)
+            plan, forward, ends = _forward(plan, session, source)
         if ends is not None:
             start = _resampled(forward.log_weights, ends, plan.chains.seed)
         if start is None:  # The whole model is summed exactly.
@@ -271,13 +269,13 @@ def _bounds(forward: Estimate, reverse: Array, source: str, level: float, begin:
     return Bounds(forward, reverse, source, level, replace(forward.record, seconds=time.perf_counter() - begin))
 
 
-def _forward(plan: Plan, session: Session, source: str) -> tuple[Estimate, Array | None]:
-    """Return the estimate of the forward chains, and their final states if the reverse chains need them."""
+def _forward(plan: Plan, session: Session, source: str) -> tuple[Plan, Estimate, Array | None]:
+    """Return the plan, the estimate of its forward chains, and their final states if the reverse chains need them."""
     recorder = None
     if source == "approximate":
         recorder = Recorder([plan.steps], plan.chains.count, the_states, plan.path.width)
     forward = run_plan(plan, session.part(0.0, 0.5), recorder)
-    return forward, None if recorder is None else recorder.values[0]
+    return plan, forward, None if recorder is None else recorder.values[0]
 
 
 def _samples(plan: Plan, samples: Any) -> tuple[Array | None, str]:

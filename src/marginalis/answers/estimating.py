@@ -20,6 +20,7 @@ from ..options import RunOptions, filled_in, is_adaptive, leaves_path_open, plan
 from ..paths.base import is_quenches
 from ..planning.choose import Choice, fitted
 from ..planning.pilots import plan_with_pilots
+from ..planning.run_chosen import run_chosen
 from ..planning.tolerance import to_tolerance
 from ..results.curve import Curve
 from ..results.estimate import Estimate, run_plan
@@ -78,23 +79,26 @@ def estimate_knowing(
         raise ValueError("budget requires tolerance")
     with open_session(chosen, str(chosen["method"]), model) as session:
         given = plan_options(chosen)
-        panel = None
+        choice = None
         if leaves_path_open(given) and not record:
-            panel = Choice(make_plan(model, **given), session, rows)
-            plan = fitted(panel.choose(), session)
-            if given["resample"] is None and panel.is_uneven:
+            choice = Choice(make_plan(model, **given), session, rows)
+            plan = choice.choose()
+            if given["resample"] is None and choice.is_uneven:
                 plan = plan.resampled(given["populations"])
         elif is_adaptive(given) or is_quenches(given["base"]):
             plan = plan_with_pilots(model, session, keep_whole=record, **given)
         else:
             plan = make_plan(model, keep_whole=record, **given)
         recorder = Recorder(recorded_steps(plan), plan.chains.count) if record else None
-        result = run_plan(plan, session, recorder, begin, hints_of(model, plan, session.threads))
-        if panel is not None:
-            better = None if result.weights.one_sided else panel.another(result, plan)
-            if better is not None:
-                result = replace(run_plan(fitted(better, session), session, recorder), hints=result.hints)
-            result = panel.noted(result).with_seconds(time.perf_counter() - begin)
+        hints = hints_of(model, plan, session.threads)
+        if choice is None:
+            result = run_plan(plan, session, recorder, begin, hints)
+        else:
+            result, notes = run_chosen(
+                choice, plan, lambda x: run_plan(fitted(x, session), session), lambda x: x.weights
+            )
+            result = replace(result, notes=result.notes + notes, hints=hints)
+            result = result.with_seconds(time.perf_counter() - begin)
     if recorder is not None:
         betas = plan.betas[recorder.steps]
         log_weights = recorder.log_weights + betas[:, None] * plan.path.exact_log_ratio

@@ -17,6 +17,7 @@ from ..models.model import MRF
 from ..options import PlanOptions, leaves_path_open
 from ..planning.choose import Choice, fitted
 from ..planning.pilots import plan_with_pilots
+from ..planning.run_chosen import run_chosen
 from ..random import JOINT, uniforms
 from ..results.estimate import Estimate, run_plan
 from ..running.session import Session
@@ -156,13 +157,13 @@ def final_states(model: MRF, moves: int | None, session: Session, given: PlanOpt
     """
     if not leaves_path_open(given):
         return _run(plan_with_pilots(model, session, keep_whole=True, **given), moves, session)
-    panel = Choice(make_plan(model, keep_whole=True, **given), session)
-    plan = panel.choose()
-    found = _run(fitted(plan, session), moves, session)
-    better = panel.another(found.estimate, plan)
-    if better is not None:
-        found = _run(fitted(better, session), moves, session)
-    return replace(found, estimate=panel.noted(found.estimate))
+    choice = Choice(make_plan(model, keep_whole=True, **given), session)
+
+    def run(plan: Plan) -> FinalStates:
+        return _run(fitted(plan, session), moves, session)
+
+    found, notes = run_chosen(choice, choice.choose(), run, lambda x: x.estimate.weights)
+    return replace(found, estimate=replace(found.estimate, notes=found.estimate.notes + notes))
 
 
 def _run(plan: Plan, moves: int | None, session: Session) -> FinalStates:
