@@ -26,7 +26,7 @@ from ..options import RunOptions, filled_in, takes_options
 from ..results.record import Answer, Record
 from ..results.written import finite
 from .bounds import Bounds, bound
-from .energies import Rows
+from .energies import EvaluatedSamples
 from .thermodynamics import Thermodynamics, thermodynamics
 
 # Inverse temperatures of the first run, in units of the guess.
@@ -216,7 +216,7 @@ def audit(model: Any, samples: Any, *, bounds: bool = True, **options: Unpack[Ru
     model = as_model(model)
     if not (model.visible_units.is_discrete and model.hidden_units.is_discrete):
         raise ValueError("audit supports discrete variables only")
-    rows = Rows.of(model, samples)
+    rows = EvaluatedSamples.of(model, samples)
     pseudo = None if rows.hidden is None else rows.pseudo_likelihood()
     least, most = (x * rows.nominal for x in _GUESSES)
     guess = min(max(pseudo.beta if pseudo else rows.nominal, least), most)
@@ -277,7 +277,7 @@ def audit(model: Any, samples: Any, *, bounds: bool = True, **options: Unpack[Ru
     )
 
 
-def _located(model: MRF, rows: Rows, guess: float, given: Any) -> tuple[float, Thermodynamics]:
+def _located(model: MRF, rows: EvaluatedSamples, guess: float, given: Any) -> tuple[float, Thermodynamics]:
     """Return the β at which the mean energy is that of the samples, and a curve of a few points around it."""
     from scipy.interpolate import PchipInterpolator  # These imports are slow.
     from scipy.optimize import brentq
@@ -334,7 +334,7 @@ def _curve(model: MRF, betas: Array, given: Any) -> Thermodynamics:
         raise
 
 
-def _excess(rows: Rows, curve: Thermodynamics) -> Array:
+def _excess(rows: EvaluatedSamples, curve: Thermodynamics) -> Array:
     """Return the energy of the model minus that of the samples at each β; it decreases with β."""
     return np.array([u - float(rows.energies(b)[0].mean()) for b, u in zip(curve.betas, curve.energy, strict=True)])
 

@@ -23,7 +23,7 @@ class PseudoLikelihood(NamedTuple):
     stderr: float
 
 
-class Rows:
+class EvaluatedSamples:
     """Samples of a model with their energies and likelihoods; energies are those at temperature 1."""
 
     def __init__(self, model: MRF, visible: Array, hidden: Array | None) -> None:
@@ -31,7 +31,7 @@ class Rows:
         self.visible, self.hidden, self.model, self.nominal = visible, hidden, hot, 1.0 / model.temperature
 
     @classmethod
-    def of(cls, model: MRF, samples: Any) -> Rows:
+    def of(cls, model: MRF, samples: Any) -> EvaluatedSamples:
         """Return the checked samples, or raise a ValueError that describes what is wrong."""
         table = visible_table(model, samples, "samples")
         rows = np.asarray(dense(table), dtype=np.float64)

@@ -14,7 +14,7 @@ from ..exact.elimination import Conditional, eliminate_factors
 from ..exact.enumeration import log_marginals
 from ..exact.networks import cheapest_order
 from ..exact.ordering import table_entries
-from ..exact.structure import Side, ordered_factors
+from ..exact.structure import DiscreteSide, ordered_factors
 from ..exact.surfaces import Surface, lattice_of, planar_of
 from ..models.factors import FactorModel
 from ..models.model import MRF
@@ -92,7 +92,7 @@ def _free(model: MRF, side: str) -> Array:
 def _by_enumeration(model: MRF, what: Features) -> Means | None:
     """Average over all states of the visible side, with the mean of the hidden side given each of them."""
     natural = model.natural
-    side = Side.of(natural.visible_units, len(natural.visible_bias))
+    side = DiscreteSide.of(natural.visible_units, len(natural.visible_bias))
     assert side is not None
     with np.errstate(over="ignore", invalid="ignore"):
         log_p = np.concatenate(list(log_marginals(model)))
@@ -119,7 +119,7 @@ def _by_joint_enumeration(model: MRF, what: Features, functions: dict[str, Funct
     """Average over all states of both sides, as a function of all variables requires."""
     natural = model.natural
     v, h = (
-        Side.of(units, len(bias))
+        DiscreteSide.of(units, len(bias))
         for units, bias in (
             (natural.visible_units, natural.visible_bias),
             (natural.hidden_units, natural.hidden_bias),

@@ -12,7 +12,7 @@ from ..models.forms import Natural, SpinForm, total
 from ..models.model import MRF
 from ..models.units import Array, Units
 from ..parallel.threads import Tick, run_jobs
-from .structure import Side
+from .structure import DiscreteSide
 
 _HI_CHUNK = 1024  # Most states of the upper units per kernel call.
 # The same if lower and upper units are coupled, so that the table of couplings stays in the cache.
@@ -105,7 +105,7 @@ def log_marginals(model: MRF) -> Iterator[Array]:
     The last variable changes fastest.
     """
     natural = model.natural
-    side = Side.of(natural.visible_units, len(natural.visible_bias))
+    side = DiscreteSide.of(natural.visible_units, len(natural.visible_bias))
     assert side is not None
     # A piece runs through the states of the last variables; the fields of the others are added to all of it.
     most = max(1, min(_STATES_AT_ONCE, _FIELDS_AT_ONCE // max(1, len(natural.hidden_bias))))

@@ -25,7 +25,7 @@ from .enumeration import log_marginals
 from .gaussian import gaussian_marginal
 from .networks import cheapest_order
 from .ordering import table_entries
-from .structure import Factors, Side, ordered_factors
+from .structure import DiscreteSide, Factors, ordered_factors
 from .ways import ENTRIES_PER_SECOND, FEATURES_PER_SECOND, SOON, log2_seconds
 
 Sampler = Callable[[Array], Array]
@@ -122,7 +122,7 @@ def _state_sampler(side: MRF, whole: Natural | None) -> Sampler | None:
 
     With `whole`, that is the hidden side of `whole`, and the visible side of `whole` is drawn given it.
     """
-    states = Side.of(side.visible_units, len(side.visible_bias))
+    states = DiscreteSide.of(side.visible_units, len(side.visible_bias))
     assert states is not None
     with np.errstate(over="ignore", invalid="ignore"):  # An overflow is detected below.
         log_p = np.concatenate(list(log_marginals(side)))
@@ -155,7 +155,7 @@ def _elimination(model: MRF) -> SampleMethod | None:
     entries, n = table_entries(parts.edges, parts.cards, order), len(parts.cards)
     if entries > 2**_MOST_ENTRIES:
         return None
-    side = Side.of(model.visible_units, len(model.visible_bias))
+    side = DiscreteSide.of(model.visible_units, len(model.visible_bias))
     assert side is not None
     return SampleMethod(
         entries / ENTRIES_PER_SECOND + 1e-4 * n,
@@ -168,7 +168,7 @@ def _elimination(model: MRF) -> SampleMethod | None:
 def _elimination_of_factors(model: InteractingMRF) -> SampleMethod | None:
     cards, factors = model.factors
     order, entries = cheapest_order(cards, [scope for scope, _ in factors])
-    side = Side.of(model.visible_units, len(model.visible_bias))
+    side = DiscreteSide.of(model.visible_units, len(model.visible_bias))
     assert side is not None
     if entries > _MOST_ENTRIES:
         return None
@@ -187,7 +187,7 @@ def _laws(parts: Factors, order: list[int]) -> list[Conditional]:
     return laws
 
 
-def _backward_sampler(cards: Sequence[int], laws: list[Conditional], side: Side) -> Sampler:
+def _backward_sampler(cards: Sequence[int], laws: list[Conditional], side: DiscreteSide) -> Sampler:
     # Hidden variables on which no visible one depends are not drawn.
     wanted = set(range(len(side.cards)))
     for law in laws:

@@ -130,8 +130,8 @@ class Factors(NamedTuple):
 def factors(model: MRF) -> Factors | None:
     """Return the one- and two-variable functions of a discrete model; visible variables first."""
     natural = model.natural
-    v = Side.of(natural.visible_units, len(natural.visible_bias))
-    h = Side.of(natural.hidden_units, len(natural.hidden_bias))
+    v = DiscreteSide.of(natural.visible_units, len(natural.visible_bias))
+    h = DiscreteSide.of(natural.hidden_units, len(natural.hidden_bias))
     if v is None or h is None:
         return None
     n = len(v.cards)
@@ -148,7 +148,7 @@ def factors(model: MRF) -> Factors | None:
     return Factors([*v.cards, *h.cards], unary, edges, tables)
 
 
-def _pair_tables(couplings: Any, v: Side, h: Side) -> Iterator[tuple[int, int, Array]]:
+def _pair_tables(couplings: Any, v: DiscreteSide, h: DiscreteSide) -> Iterator[tuple[int, int, Array]]:
     """Yield each pair of coupled variables of two sides, and their coupling as a function of the two states."""
     w = sp.coo_array(couplings)
     row, column = w.coords
@@ -187,7 +187,7 @@ def _largest_part(model: MRF) -> int:
     return int((np.bincount(visible, minlength=count) + np.bincount(hidden, minlength=count)).max())
 
 
-class Side(NamedTuple):
+class DiscreteSide(NamedTuple):
     """The states of the variables of a discrete side, and their features."""
 
     owners: Any  # The variable of each feature.
@@ -196,7 +196,7 @@ class Side(NamedTuple):
     values: Array | None  # The value of the single feature in each state, or None for one-hot features.
 
     @classmethod
-    def of(cls, units: Any, features: int) -> Side | None:
+    def of(cls, units: Any, features: int) -> DiscreteSide | None:
         """Return the states of a side of this many features, or None if it is not discrete."""
         if not units.is_discrete:
             return None

@@ -27,7 +27,7 @@ _DIMENSIONS = {"log_weights": 1, "runs": 2, "curve_betas": 1, "curve_log_weights
 _LONGEST = 64 << 20
 
 
-class Result(NamedTuple):
+class StoredEstimate(NamedTuple):
     """The content of a file of a result."""
 
     log_weights: Array
@@ -37,7 +37,7 @@ class Result(NamedTuple):
     curve: tuple[Array, Array, float] | None  # These are β, log-weights [step, chain] and ln Z_0.
 
 
-def write_result(path: str | Path, result: Result, summary: str) -> None:
+def write_result(path: str | Path, result: StoredEstimate, summary: str) -> None:
     """Write a file of a result, either whole or not at all."""
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a file")
@@ -55,7 +55,7 @@ def write_result(path: str | Path, result: Result, summary: str) -> None:
     write_whole(path, lambda file: np.savez(file, **arrays))
 
 
-def read_result(path: str | Path) -> Result:
+def read_result(path: str | Path) -> StoredEstimate:
     """Read a file of a result; raise a ValueError that names the problem if it is not valid."""
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a result")
@@ -72,7 +72,7 @@ def read_result(path: str | Path) -> Result:
     if _CURVE[0] in arrays:
         betas, log_weights = (real_array(arrays[key], key, None) for key in _CURVE[:2])
         curve = betas, log_weights, real_number(arrays[_CURVE[2]].reshape(()), _CURVE[2])
-    return Result(
+    return StoredEstimate(
         real_array(arrays["log_weights"], "log_weights", 1),
         real_number(arrays["log_z0"].reshape(()), "log_z0"),
         tuple(tuple(row) for row in arrays["runs"].tolist()),
@@ -81,14 +81,14 @@ def read_result(path: str | Path) -> Result:
     )
 
 
-def packed(result: Result) -> bytes:
+def packed(result: StoredEstimate) -> bytes:
     """Return a result without a curve as bytes, a line of JSON and the log-weights, for one of many in a database."""
     head = {"log_z0": result.log_z0, "runs": result.runs, "provenance": result.provenance}
     line = json.dumps(head, allow_nan=False).encode()
     return line + b"\n" + np.ascontiguousarray(result.log_weights, dtype="<f8").tobytes()
 
 
-def unpacked(data: bytes) -> Result:
+def unpacked(data: bytes) -> StoredEstimate:
     """Return the result in such bytes; raise a ValueError that names the problem if they are not valid."""
     line, _, numbers = data.partition(b"\n")
     head = _object(line.decode("utf-8", "replace"))
@@ -99,7 +99,7 @@ def unpacked(data: bytes) -> Result:
         raise ValueError("a result lacks its provenance")
     log_weights = real_array(np.frombuffer(numbers, dtype="<f8"), "log_weights", 1)
     found = tuple(tuple(row) for row in runs)
-    return Result(log_weights, real_number(head.get("log_z0"), "log_z0"), found, head["provenance"], None)
+    return StoredEstimate(log_weights, real_number(head.get("log_z0"), "log_z0"), found, head["provenance"], None)
 
 
 def _check_tags(headers: dict[str, Header]) -> None:

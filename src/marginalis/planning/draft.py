@@ -248,7 +248,7 @@ def _next_steps(draft: Draft, steps: int) -> int:
     return steps * min(ratio, tuning.TOLERANCE.most_steps_ratio)
 
 
-class Prediction(NamedTuple):
+class PredictedVariance(NamedTuple):
     """The predicted relative variance r(K): ln(1 + r) is a power of K, or r itself is proportional to 1/K."""
 
     steps: int  # Steps of the last pilot.
@@ -264,14 +264,14 @@ class Prediction(NamedTuple):
         return math.expm1(min(log_variance * (steps / self.steps) ** self.power, _LARGEST_EXPONENT))
 
 
-def prediction(draft: Draft) -> Prediction:
+def prediction(draft: Draft) -> PredictedVariance:
     """Return the prediction of r(K) from the two pilots with the most steps, or from the only one."""
     *earlier, (steps, variance) = sorted(draft.variances.items())
     if not earlier:
-        return Prediction(steps, variance, -1.0, draft.from_phases)
+        return PredictedVariance(steps, variance, -1.0, draft.from_phases)
     last, before = (math.log1p(max(r, _LEAST_VARIANCE)) for r in (variance, earlier[-1][1]))
     power = math.log(last / before) / math.log(steps / earlier[-1][0])
-    return Prediction(steps, variance, min(max(power, -1.0), 0.0), False)
+    return PredictedVariance(steps, variance, min(max(power, -1.0), 0.0), False)
 
 
 def with_best_steps(draft: Draft, goal: Goal) -> tuple[Draft, int]:
@@ -289,7 +289,7 @@ def with_best_steps(draft: Draft, goal: Goal) -> tuple[Draft, int]:
     return draft, chains
 
 
-def _best_steps(draft: Draft, predicted: Prediction, goal: Goal) -> int:
+def _best_steps(draft: Draft, predicted: PredictedVariance, goal: Goal) -> int:
     """Return the cheapest number of steps whose chains have even weights and fit into the budget and the memory."""
 
     def chains(steps: int) -> int:

@@ -16,7 +16,7 @@ from ..display.words import decimals
 from ..engines.placement import rounding_of
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder
-from ..files.results import Result, read_result, write_result
+from ..files.results import StoredEstimate, read_result, write_result
 from ..models.interacting import InteractingMRF
 from ..paths.narrow_base import count_fixed_variables, unseen_share
 from ..running.session import Session
@@ -213,7 +213,7 @@ class Estimate(Answer):
         """Write the estimate and its record to an ``.npz`` file, which `load_estimate` reads."""
         write_result(path, self.content(), self.to_json())
 
-    def content(self) -> Result:
+    def content(self) -> StoredEstimate:
         """Return what the file of an estimate holds, besides a summary."""
         provenance = {
             **self.record.to_plain(),
@@ -226,7 +226,7 @@ class Estimate(Answer):
         if self.weights.one_sided:
             provenance["one_sided"] = True
         curve = None if self.curve is None else (self.curve.betas, self.curve.log_weights, self.curve.log_z0)
-        return Result(self.log_weights, self.log_z0, self.record.runs, provenance, curve)
+        return StoredEstimate(self.log_weights, self.log_z0, self.record.runs, provenance, curve)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain data; infinite numbers, such as the error of one chain, become None."""
@@ -277,7 +277,7 @@ def load_estimate(path: str | Path) -> Estimate:
         return of_content(read_result(path))
 
 
-def of_content(found: Result) -> Estimate:
+def of_content(found: StoredEstimate) -> Estimate:
     """Return the estimate that a file holds, or raise a ValueError that names what is wrong with it."""
     data = found.provenance
     for name in ("fingerprint", "notes", "rounding"):

@@ -20,7 +20,7 @@ _NEAR = 0.9  # A row this close to the limit of a warning is checked alone.
 _BLOCK = 1 << 15  # Numbers of a temporary array, which should fit into the cache.
 
 
-class Rows(NamedTuple):
+class RowStatistics(NamedTuple):
     """Results of runs: one entry or one row for each."""
 
     log_mean: Array  # Logarithm of the mean weight.
@@ -31,22 +31,22 @@ class Rows(NamedTuple):
     warnings: list[tuple[str, ...]]
 
 
-def summarise(log_weights: Array, unseen: Array, of: str = "chains", level: float = 0.95) -> Rows:
+def summarise(log_weights: Array, unseen: Array, of: str = "chains", level: float = 0.95) -> RowStatistics:
     """Return the results of runs from finite log-weights [run, chain] and the share of unseen states of each run."""
     n = log_weights.shape[1]
     if n == 1:
         ends = np.tile([-math.inf, math.inf], (len(log_weights), 1))
         parts = [confidence.warnings_of(row, of) + confidence.warnings_of_digits(row) for row in log_weights]
         unknown, none = np.full(len(ends), math.inf), np.full(len(ends), math.nan)
-        return Rows(log_weights[:, 0].copy(), unknown, ends, np.ones(len(ends)), none, parts)
+        return RowStatistics(log_weights[:, 0].copy(), unknown, ends, np.ones(len(ends)), none, parts)
     size = max(1, _BLOCK // n)
     blocks = range(0, len(log_weights), size)
     found = [_summarise(log_weights[i : i + size], unseen[i : i + size], of, level) for i in blocks]
     log_mean, stderr, interval, ess, tails = (np.concatenate([part[i] for part in found]) for i in range(5))
-    return Rows(log_mean, stderr, interval, ess, tails, [w for part in found for w in part.warnings])
+    return RowStatistics(log_mean, stderr, interval, ess, tails, [w for part in found for w in part.warnings])
 
 
-def _summarise(log_weights: Array, unseen: Array, of: str, level: float) -> Rows:
+def _summarise(log_weights: Array, unseen: Array, of: str, level: float) -> RowStatistics:
     log_weights = np.ascontiguousarray(log_weights)
     n = log_weights.shape[1]
     tops = log_weights.max(axis=1)
@@ -72,7 +72,7 @@ def _summarise(log_weights: Array, unseen: Array, of: str, level: float) -> Rows
     for row in np.flatnonzero(doubtful):
         own = log_weights[row]
         warnings[row] = confidence.warnings_of(own, of) + confidence.warnings_of_digits(own)
-    return Rows(np.array(log_means), np.maximum(error, unseen), np.array(ends), ess, tails, warnings)
+    return RowStatistics(np.array(log_means), np.maximum(error, unseen), np.array(ends), ess, tails, warnings)
 
 
 def _dot(a: Array, b: Array) -> Array:

@@ -41,7 +41,7 @@ _BATCH_SECONDS, _MOST_TOGETHER = 0.5, 64  # Target duration, and most pieces of 
 
 
 @dataclass(frozen=True)
-class Result:
+class StudyResult:
     """Summary of one experiment."""
 
     experiment: Experiment
@@ -64,7 +64,7 @@ def reproduce(
     engine: Engine = "auto",
     progress: bool | Tick = False,
     export: bool = False,
-) -> list[Result]:
+) -> list[StudyResult]:
     """Run one of the paper's experiments, or ``"all"`` of them, and write table, figure and report to `out`.
 
     `experiments` is the number of RBM instances and `chains` is N; the defaults are those of the paper. Every result is
@@ -115,7 +115,7 @@ def _run(
     seed: int,
     engine: Engine,
     options: dict[str, Any],
-) -> Result:
+) -> StudyResult:
     """Run the remaining pieces of an experiment and summarise all of it."""
     before = _read(store, e, count)
     items = [item for instance in range(count) for item in e.items(instance) if repr(item) not in before.done]
@@ -137,7 +137,7 @@ def _run(
     figure = folder / f"{e.name}.png"
     save(e.figure(columns, rows), figure)
     write_whole(folder / f"{e.name}.csv", lambda file: file.write(_csv(rows).encode()))
-    return Result(e, rows, figure, {"experiments": count, **settings}, after.seconds)
+    return StudyResult(e, rows, figure, {"experiments": count, **settings}, after.seconds)
 
 
 def _measure(

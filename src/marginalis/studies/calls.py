@@ -55,7 +55,7 @@ class Verdict(NamedTuple):
     seconds: float  # CPU seconds of the call.
 
 
-class Job(NamedTuple):
+class Calls(NamedTuple):
     """Some calls of one kind on one model."""
 
     answer: str
@@ -82,15 +82,15 @@ def judge_calls(
     The calls are made at two settings of every family, the middle and the last, with `runs` seeds each. Parts that
     `parts` already has are not repeated.
     """
-    jobs = [
-        Job(answer, case, setting, first, min(PART, runs - first))
+    groups = [
+        Calls(answer, case, setting, first, min(PART, runs - first))
         for case in cases
         for setting in dict.fromkeys((case.settings[len(case.settings) // 2], case.settings[-1]))
         for answer in ANSWERS
         for first in range(0, runs, PART)
     ]
     parts = FinishedParts() if parts is None else parts
-    keys = [f"{x.answer}/{x.case.name}/{x.setting}/{x.first}+{x.runs}/{seed}/{engine}/{without_exact}" for x in jobs]
+    keys = [f"{x.answer}/{x.case.name}/{x.setting}/{x.first}+{x.runs}/{seed}/{engine}/{without_exact}" for x in groups]
     todo = [number for number, key in enumerate(keys) if key not in parts]
 
     def receive(numbers: range, found: Sequence[list[Verdict]]) -> None:
@@ -99,17 +99,17 @@ def judge_calls(
 
     work = {"threads": threads, "pool": pool, "progress": progress, "checkpoint": None, "engine": engine}
     with open_session(work, "whole calls") as session, _choosing(without_exact):
-        items = [jobs[number]._replace(case=sendable(jobs[number].case, session.pool)) for number in todo]
+        items = [groups[number]._replace(case=sendable(groups[number].case, session.pool)) for number in todo]
         measure = partial(_verdicts_of, seed, engine, without_exact)
         map_items(measure, items, receive, session.pool, session.threads, session.tick)
-    found = [(job, [Verdict(*x) for x in parts[key]]) for job, key in zip(jobs, keys, strict=True)]
+    found = [(calls, [Verdict(*x) for x in parts[key]]) for calls, key in zip(groups, keys, strict=True)]
     rows = []
     for answer in ANSWERS:
         for name in [*(case.name for case in cases), "all"]:
             here = [
                 v
-                for job, verdicts in found
-                if job.answer == answer and name in (job.case.name, "all")
+                for calls, verdicts in found
+                if calls.answer == answer and name in (calls.case.name, "all")
                 for v in verdicts
             ]
             rows.append(_row(answer, name, here))
@@ -131,21 +131,21 @@ def _choosing(without_exact: bool) -> Iterator[None]:
 
 
 def _verdicts_of(
-    seed: int, engine: Engine, without_exact: bool, jobs: Sequence[Job], tick: Tick
+    seed: int, engine: Engine, without_exact: bool, groups: Sequence[Calls], tick: Tick
 ) -> list[list[Verdict]]:
-    """Make the calls of some jobs."""
-    return [_verdicts(seed, engine, without_exact, job) for job in jobs]
+    """Make several groups of calls."""
+    return [_verdicts(seed, engine, without_exact, calls) for calls in groups]
 
 
-def _verdicts(seed: int, engine: Engine, without_exact: bool, job: Job) -> list[Verdict]:
-    """Make the calls of one job."""
-    case = received(job.case)
-    words = (job.first,) if job.first else ()
-    model = case.make(job.setting, derive(seed, "calls", case.name, *words) % 2**32)
-    own = derive(seed, "calls", job.answer, case.name, job.setting, *words) % 2**32
+def _verdicts(seed: int, engine: Engine, without_exact: bool, calls: Calls) -> list[Verdict]:
+    """Make the calls of one group."""
+    case = received(calls.case)
+    words = (calls.first,) if calls.first else ()
+    model = case.make(calls.setting, derive(seed, "calls", case.name, *words) % 2**32)
+    own = derive(seed, "calls", calls.answer, case.name, calls.setting, *words) % 2**32
     if without_exact:  # For good, in a process of a pool, which has no other work.
         choose.soon = lambda *ignored: None
-    return list(ANSWERS[job.answer](case, model, job.runs, {"seed": own, "threads": 1, "engine": engine}))
+    return list(ANSWERS[calls.answer](case, model, calls.runs, {"seed": own, "threads": 1, "engine": engine}))
 
 
 def _row(answer: str, model: str, verdicts: Sequence[Verdict]) -> dict[str, object]:

@@ -13,10 +13,10 @@ from ..exact import duration
 from ..files.atomic import write_whole
 
 if TYPE_CHECKING:
-    from . import Result
+    from . import StudyResult
 
 
-def write_report(results: Sequence[Result], path: Path) -> None:
+def write_report(results: Sequence[StudyResult], path: Path) -> None:
     """Write the HTML page."""
     links = "".join(f'<a href="#{r.experiment.name}">{escaped(r.experiment.title)}</a>' for r in results)
     text = page(
@@ -33,7 +33,7 @@ def write_report(results: Sequence[Result], path: Path) -> None:
     write_whole(path, lambda file: file.write(text))
 
 
-def _section(result: Result) -> str:
+def _section(result: StudyResult) -> str:
     title = escaped(result.experiment.title)
     picture = base64.b64encode(result.figure.read_bytes()).decode()
     settings = {heading(key): value for key, value in result.settings.items()}

@@ -25,7 +25,7 @@ _PER_ROW = 2 * LANES
 _FEWEST_TOGETHER = 8 * LANES
 
 
-class Rows(NamedTuple):
+class RowTables(NamedTuple):
     """Tables whose rows add up to the fields of each variable: its own fields, then one table for each neighbour."""
 
     begin: np.ndarray  # Where the tables of each variable begin.
@@ -40,8 +40,8 @@ class Drawn(NamedTuple):
     """The component of a mixture as another variable, whose state is stored after those of all others."""
 
     components: int
-    exponents: Rows  # Its exponents: constants, the sampled variables, and the summed-out ones after `middle`.
-    bases: Rows  # Fields of the other variables at β = 0: constants, and those of the component.
+    exponents: RowTables  # Its exponents: constants, the sampled variables, and the summed-out ones after `middle`.
+    bases: RowTables  # Fields of the other variables at β = 0: constants, and those of the component.
     last: int  # 0 if it is drawn before the sampled variables in a sweep, 1 if after them.
 
 
@@ -50,7 +50,7 @@ class CategoricalArguments(NamedTuple):
 
     starts: np.ndarray  # The first feature of every variable, and the number of features.
     visible: int  # Number of sampled variables.
-    rows: Rows  # Slopes of the fields in β.
+    rows: RowTables  # Slopes of the fields in β.
     bases: np.ndarray  # Fields at β = 0.
     betas: np.ndarray
     differences: Array  # β_k − β_{k−1}.
@@ -124,7 +124,9 @@ def prepare(plan: Plan) -> Prepared:
     )
 
 
-def _rows(weights: Any, lateral: Any, slopes: Array, starts: Indices, n: int, pull: Array | None, dtype: type) -> Rows:
+def _rows(
+    weights: Any, lateral: Any, slopes: Array, starts: Indices, n: int, pull: Array | None, dtype: type
+) -> RowTables:
     """Return the tables of all variables: of the neighbours of each in ascending order, and of the component.
 
     The fields of the components of a mixture, `pull`, vanish along the path.
@@ -191,12 +193,12 @@ class _Tables:
         self.parts.append(table.ravel())
         self.size += table.size
 
-    def rows(self) -> Rows:
+    def rows(self) -> RowTables:
         """Return the arrays for the kernel."""
         values = aligned((self.size,), self.dtype)
         np.concatenate(self.parts, out=values)
         numbers: list[Indices] = [np.array(x, np.int64) for x in (self.begin, self.middle, self.tables, self.places)]
-        return Rows(*numbers, np.array(self.strides, dtype=np.uint32), values)  # type: ignore[call-arg]
+        return RowTables(*numbers, np.array(self.strides, dtype=np.uint32), values)  # type: ignore[call-arg]
 
 
 class Population(factor_tables.Population):

@@ -35,7 +35,7 @@ _SECONDS = 1.2e-14  # Approximate time per chain, step and coupling.
 _MOST_COMPONENTS = 256  # Largest number of components of a mixture, whose exponents lie in shared memory.
 
 
-class Half(NamedTuple):
+class HalfStep(NamedTuple):
     """Half a step: the weights into a side, and its units, on the GPU."""
 
     words: int  # Words of spins of the side that is read.
@@ -50,7 +50,7 @@ class Half(NamedTuple):
 class Mixed(NamedTuple):
     """A mixture at the start of the path, whose component is drawn, on the GPU."""
 
-    draw: Half  # The fields of the components on the summed-out side, as weights into the components.
+    draw: HalfStep  # The fields of the components on the summed-out side, as weights into the components.
     fields: tuple[Any, np.int32]  # The fields on the sampled side, [component][unit], and the distance of components.
     hidden: tuple[Any, np.int32]  # The same on the summed-out side.
     exponents: Any
@@ -64,8 +64,8 @@ class Mixed(NamedTuple):
 class LargeLayout(NamedTuple):
     """A plan as arguments of the kernels."""
 
-    up: Half
-    down: Half
+    up: HalfStep
+    down: HalfStep
     macros: dict[str, object]
     unit: np.float32  # Factor by which changes of log-weights are multiplied before they are rounded.
     unit_v: np.float32  # The same factor for the slope of the visible side.
@@ -143,7 +143,7 @@ def pack(weights: Array) -> tuple[NDArray[np.int8], Array, NDArray[np.int32], ND
     return np.ascontiguousarray(twos), scale, rest.sum(axis=0).astype(np.int32), low.sum(axis=0).astype(np.int32)
 
 
-def _half(device: Device, weights: Array, slope: Array, base: Array, fields: Array | None = None) -> Half:
+def _half(device: Device, weights: Array, slope: Array, base: Array, fields: Array | None = None) -> HalfStep:
     """Return half a step; `fields` are those of the components of a mixture on the inputs, [component, input]."""
     inputs, units = weights.shape
     padded = np.pad(weights, ((0, -inputs % _UNITS), (0, -units % _UNITS)))
@@ -155,7 +155,7 @@ def _half(device: Device, weights: Array, slope: Array, base: Array, fields: Arr
     own = [np.pad(x, (0, padded.shape[1] - units)) + 0.0 for x in (slope, base)]
     columns = [x.astype(np.float32) for x in (scale, *own)] + [high, low]
     uploaded = device.upload(packed), device.upload(_bands(padded, _UNITS))
-    return Half(
+    return HalfStep(
         len(padded) // _INPUTS, out_words, padded.shape[1] // _UNITS, units, uploaded,
         (*(device.upload(x) for x in columns), np.int32(units)), bands,
     )  # fmt: skip
@@ -320,7 +320,7 @@ class Population(OnDevice):
         layout, prepared, n = self.prepared.layout, self.prepared, len(self.chains)
         keys, sides = prepared.address[:20], prepared.address[20:]
 
-        def half(summed: int, of: Half, read: Any, drawn: Any, side: np.uint32) -> Any:
+        def half(summed: int, of: HalfStep, read: Any, drawn: Any, side: np.uint32) -> Any:
             few = -(-n // _MANY[0]) * of.tiles < self.device.multiprocessors  # Smaller blocks use more of them.
             rows, halves, together = _FEW if few else _MANY
             cut = {"ROWS": rows, "HALVES": halves, "BLOCKS": together, "SUMMED": summed}
