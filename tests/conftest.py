@@ -244,6 +244,16 @@ def exact_moments(model, method, betas, base=None, sweeps=0) -> Moments:
     return sums.ais() if method == "ais" else sums.mais_v()
 
 
+def random_factors(seed, cards, arity=3, count=4, scale=0.8):
+    """Random tables: one of each variable, one of `arity` variables, and others of two to `arity` variables."""
+    rng = np.random.default_rng(seed)
+    found = [((v,), rng.normal(size=card)) for v, card in enumerate(cards)]
+    for k in range(count):
+        scope = rng.choice(len(cards), arity if k == 0 else rng.integers(2, arity + 1), replace=False).tolist()
+        found.append((tuple(scope), scale * rng.normal(size=[cards[v] for v in scope])))
+    return mg.from_factors(found, states=dict(enumerate(cards)), log=True)
+
+
 def random_rbm(rng, n, m, *, units="spin", scale=1.0, temperature=1.0):
     return mg.rbm(
         rng.normal(scale=scale, size=(n, m)),

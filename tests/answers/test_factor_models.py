@@ -251,3 +251,34 @@ def test_the_annealed_form_is_summed_exactly_as_well(both):
         for refused in (lambda m=annealed: m.given({0: 1}), lambda m=annealed: m.transposed()):
             with pytest.raises(ValueError, match=r"FactorModel\.given|not bipartite"):
                 refused()
+
+
+def test_a_phase_that_the_plain_path_misses_is_found():
+    """Annealing of a ferromagnet with products of three spins ends in its glassy states, far below the phase up."""
+    spins = 180
+    scopes = examples.p_spin(spins, p=3, degree=4, seed=2).scopes
+    ferromagnet = mg.from_polynomial({tuple(map(int, scope)): 1.0 for scope in scopes if len(scope) == 3})
+    up = sum(len(scope) == 3 for scope in scopes)  # −E of the state with all spins up
+    plain = mg.estimate(ferromagnet, steps=1000, chains=500, seed=1)
+    assert plain.log_z_interval[1] < up - 5.0
+    found = mg.estimate(ferromagnet, seed=1)
+    # single flips from the state up add 180·e⁻⁸, and pairs of them e⁻¹² or less each
+    assert abs(found.log_z - (up + spins * np.exp(-8.0))) < 4.5 * found.stderr + 0.1
+    assert not found.warnings
+
+
+def test_a_phase_of_tables_that_fields_oppose_is_found():
+    """State 0 is favoured by fields, state 1 by tables of three variables; annealing follows the fields."""
+    rng = np.random.default_rng(3)
+    count = 60
+    tables = [((i,), np.array([0.0, -2.6, -0.2])) for i in range(count)]
+    for scope in (x for _ in range(4) for x in rng.permutation(count).reshape(-1, 3)):
+        table = 0.1 * rng.normal(size=(3, 3, 3))
+        table[1, 1, 1] += 2.6
+        tables.append((tuple(scope.tolist()), table))
+    model = mg.from_factors(tables, log=True)
+    ones = sum(float(table[(1,) * table.ndim]) for table in model.tables)
+    plain = mg.estimate(model, steps=300, chains=300, seed=1)
+    assert plain.log_z_interval[1] < ones - 5.0
+    found = mg.estimate(model, seed=1)
+    assert found.log_z_interval[1] > ones

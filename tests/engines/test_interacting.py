@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from conftest import PathSums, log_weights, run, states, z_score
+from conftest import PathSums, log_weights, random_factors, run, states, z_score
 
 import marginalis as mg
 from marginalis.engines.cpu import begin
@@ -19,24 +19,14 @@ from marginalis.running.session import Session
 BETAS = (0.0, 0.3, 0.6, 1.0)
 
 
-def factors(seed, cards, arity=3, count=4, scale=0.8):
-    rng = np.random.default_rng(seed)
-    n = len(cards)
-    found = [((v,), rng.normal(size=cards[v])) for v in range(n)]
-    for k in range(count):
-        scope = rng.choice(n, arity if k == 0 else rng.integers(2, arity + 1), replace=False).tolist()
-        found.append((tuple(scope), scale * rng.normal(size=[cards[v] for v in scope])))
-    return mg.from_factors(found, states=dict(enumerate(cards)), log=True)
-
-
 MODELS = {
-    "spins": factors(1, (2,) * 5),
-    "four": factors(2, (2,) * 6, arity=4),
-    "states": factors(3, (2, 3, 2, 2)),
+    "spins": random_factors(1, (2,) * 5),
+    "four": random_factors(2, (2,) * 6, arity=4),
+    "states": random_factors(3, (2, 3, 2, 2)),
 }
 LARGE = {
-    "spins": factors(5, (2,) * 30, arity=5, count=30),
-    "states": factors(6, (2, 5, 3, 4, 7, 2, 9, 3, 17, 4, 6), arity=4, count=12),
+    "spins": random_factors(5, (2,) * 30, arity=5, count=30),
+    "states": random_factors(6, (2, 5, 3, 4, 7, 2, 9, 3, 17, 4, 6), arity=4, count=12),
 }
 
 
@@ -190,7 +180,7 @@ def test_the_gpu_engine_names_the_engines_that_can():
 def test_z_scores_of_random_models():
     scores = []
     for seed in range(12):
-        model = factors(100 + seed, (2,) * 8 if seed % 2 else (2, 3, 2, 2, 3), count=6)
+        model = random_factors(100 + seed, (2,) * 8 if seed % 2 else (2, 3, 2, 2, 3), count=6)
         got = mg.estimate(model, steps=20, chains=400, seed=seed)
         scores.append((got.log_z - mg.exact_log_z(model)) / got.stderr)
     assert max(np.abs(scores)) < 4.5

@@ -70,8 +70,9 @@ def unserved(engine: str, plan: Plan) -> str | None:
     """Return why an engine cannot use the draws of a plan, or None; every engine supports draws by words."""
     if engine != "numpy" and plan.move.kind == "metropolis" and plan.path.mixture is not None:
         return "has no Metropolis sweeps on a path from a mixture"
-    if engine != "numpy" and plan.path.mixture is not None and plan.path.end.has_terms:
-        return "has no kernel for factors of three or more variables on a path from a mixture"
+    mixture = plan.path.mixture
+    if engine != "numpy" and mixture is not None and plan.path.end.has_terms and not mixture.is_drawn:
+        return "has no kernel for factors of three or more variables on a path from base='quenches'"
     if plan.placement.draws == "words" or engine == "numpy" or plan.path.part is None:
         return None
     if plan.placement.draws == "planes" and (is_lattice if engine == "numba" else has_one_coupling)(plan):

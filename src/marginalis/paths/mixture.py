@@ -31,6 +31,8 @@ _ROUNDS = 20
 _GAIN = 1e-3
 # Multiplications in one block of a matrix product, few enough that the library does not start threads.
 _BLOCK = 1 << 18
+# Least number of rows in a block; with fewer, the product takes as long as reading the other matrix for each row.
+_ROWS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,9 +210,15 @@ def _spread_out(rows: Array, counts: Array, n: int, rng: np.random.Generator) ->
 
 
 def _product(a: Array, b: Array) -> Array:
-    """Return a @ b, computed in blocks of rows."""
+    """Return a @ b, computed in blocks of rows, or of terms of each sum if a row of b takes part in few of them."""
     rows = max(1, _BLOCK // b.size)
-    return np.concatenate([a[first : first + rows] @ b for first in range(0, len(a), rows)])
+    if rows >= _ROWS or len(a) >= len(b):
+        return np.concatenate([a[first : first + rows] @ b for first in range(0, len(a), rows)])
+    terms = max(1, _BLOCK // (len(a) * b.shape[1]))
+    found = np.zeros((len(a), b.shape[1]))
+    for first in range(0, len(b), terms):
+        found += a[:, first : first + terms] @ b[first : first + terms]
+    return found
 
 
 def _distinct(rows: Array, counts: Array) -> tuple[Array, Array]:

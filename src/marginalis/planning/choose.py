@@ -176,9 +176,6 @@ class Choice:
         if self.plan.path.width > TUNING.widest:
             return
         self.take_biases()
-        if self.plan.path.end.has_terms:  # No kernel runs paths from mixtures for larger factors.
-            self._resampled()
-            return
         mixed: Trial | None = None
         for number, level in enumerate(TUNING.levels):
             if mixed is not None and not self._goes_deeper(level, self._best(False) or plain, mixed):

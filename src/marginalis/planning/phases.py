@@ -127,7 +127,7 @@ def mixture_of(plan: Plan, sources: list[States], components: int) -> Mixture:
         some = np.linspace(0, len(rows) - 1, _ENOUGH_ROWS).astype(np.int64)
         rows, log_weights = rows[some], log_weights[some]
     natural = plan.path.end.natural
-    means = natural.hidden_units.mean(natural.hidden_bias + rows @ natural.weights)
+    means = natural.hidden_units.mean(plan.path.end.hidden_fields(rows))
     biases = np.concatenate([natural.visible_bias, natural.hidden_bias])
     defence = [(TUNING.defence, np.zeros_like(biases))]
     if biases.any():
@@ -158,7 +158,7 @@ def with_refitted_shares(pilot: Plan, log_z: float, log_weights: Array, found: l
     densities = mixture.with_shares(np.zeros(mixture.components), units)
     assert densities.hidden is not None
     for states in found:
-        means = natural.hidden_units.mean(natural.hidden_bias + states.rows @ natural.weights)
+        means = natural.hidden_units.mean(pilot.path.end.hidden_fields(states.rows))
         cell = (densities.logits(states.rows) + means @ densities.hidden.T).argmax(axis=1)
         most = np.maximum(most, _by_component(cell, states.log_z, states.log_weights, mixture.components))
     brought = np.exp(most - logsumexp(most))

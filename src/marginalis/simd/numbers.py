@@ -72,6 +72,13 @@ def same(typingctx: Any, x: Any, y: Any) -> Any:
 
 
 @intrinsic
+def as_index(typingctx: Any, x: Any) -> Any:
+    """Return numbers that are whole and not negative as words."""
+    words = ir.VectorType(ir.IntType(32), LANES)
+    return Vector(types.uint32)(x), lambda context, builder, sig, args: builder.fptoui(args[0], words)
+
+
+@intrinsic
 def square_root(typingctx: Any, x: Any) -> Any:
     """Return √x."""
     return x(x), lambda context, builder, sig, args: call(builder, "sqrt", args[0])

@@ -17,6 +17,7 @@ from ...simd.vector import LANES, aligned
 from ..plan import Plan
 from . import population
 from .factor_tables_kernel import anneal_tables
+from .factors import start_of_mixture
 from .population import Prepared, chains_together
 
 _MOST_ENTRIES = 2**31  # Positions in a table must fit into 31 bits.
@@ -42,6 +43,7 @@ class FactorTableArguments(NamedTuple):
     """
 
     starts: np.ndarray  # The first feature of every variable, and the number of features.
+    variables: int  # Number of variables, without the component of a mixture, which is one more.
     visible: int  # Number of sampled variables.
     into: Lookups  # For each variable, the tables with its own states last.
     inside: Lookups  # The tables of sampled variables only, all of them for one target.
@@ -53,6 +55,14 @@ class FactorTableArguments(NamedTuple):
     differences: Array  # β_k − β_{k−1}.
     seed: np.uint64
     sides: tuple[int, int]
+    last: int | None  # Without a mixture None, 0 if its component is drawn before the variables in a sweep, 1 if after.
+
+
+class Component(NamedTuple):
+    """The component of a mixture as one more variable, the last one, in the tables of the base."""
+
+    weights: Array
+    tables: list[Table]
 
 
 def serves(plan: Plan) -> bool:
@@ -65,16 +75,27 @@ def prepare(plan: Plan) -> Prepared:
     model, base = plan.path.end, plan.path.start
     assert isinstance(model, InteractingMRF)
     dtype = np.float32 if plan.placement.precision == "single" else np.float64
-    starts, n = model.feature_starts, model.n_visible
-    slopes = [*model.tables, *(Table(x.variables, -x.values) for x in base.tables)]
-    values = _Values()
-    into = _into_each(slopes, len(starts) - 1, values)
-    inside = _lookups([[(x.variables, x.values) for x in slopes if x.variables[-1] < n]], values)
-    into0 = _into_each(base.tables, len(starts) - 1, values) if base.has_terms else None
+    starts, n, count = model.feature_starts, model.n_visible, model.n_variables
     bias = np.concatenate([model.visible_bias, model.hidden_bias])
     bases = np.concatenate([base.visible, base.hidden])
+    slopes = [*model.tables, *(Table(x.variables, -x.values) for x in base.tables)]
+    within = [(x.variables, x.values) for x in slopes if x.variables[-1] < n]
+    start, last, component = list(base.tables), None, _component(plan)
+    if component is not None:  # All its tables vanish along the path.
+        assert plan.path.mixture is not None
+        slopes += [Table(x.variables, -x.values) for x in component.tables]
+        within += [(x.variables, -x.values) for x in component.tables if x.variables[0] < n]
+        within.append(((count,), -component.weights))
+        start += component.tables
+        starts, bases = np.append(starts, starts[-1] + len(component.weights)), np.append(bases, component.weights)
+        bias, last = np.append(bias, component.weights), int(plan.path.mixture.drawn_last)
+    values = _Values()
+    into = _into_each(slopes, count, values)
+    inside = _lookups([within], values)
+    into0 = _into_each(start, len(starts) - 1, values) if start else None
     arguments = FactorTableArguments(
         starts,
+        count,
         n,
         into,
         inside,
@@ -86,6 +107,7 @@ def prepare(plan: Plan) -> Prepared:
         np.diff(plan.betas),
         np.uint64(plan.chains.seed),
         (VISIBLE, HIDDEN),
+        last,
     )
     return Prepared(
         arguments,
@@ -99,11 +121,24 @@ def prepare(plan: Plan) -> Prepared:
     )
 
 
+def _component(plan: Plan) -> Component | None:
+    """Return the component of a mixture as a variable, with a table for every other variable."""
+    mixture, model = plan.path.mixture, plan.path.end
+    if mixture is None or mixture.hidden is None:
+        return None
+    assert isinstance(model, InteractingMRF)
+    fields, starts = np.concatenate([mixture.fields, mixture.hidden], axis=1).T, model.feature_starts
+    count = model.n_variables
+    return Component(mixture.weights, [Table((v, count), fields[starts[v] : starts[v + 1]]) for v in range(count)])
+
+
 def _into_each(tables: Sequence[Table], variables: int, flat: _Values) -> Lookups:
-    """Return the tables of every variable, with the axis of its own states last and padded to whole rows."""
+    """Return the tables of the first variables, with the axis of their own states last and padded to whole rows."""
     of: list[list[tuple[Sequence[int], Array]]] = [[] for _ in range(variables)]
     for x in tables:
         for axis, v in enumerate(x.variables):
+            if v >= variables:
+                continue
             values = np.moveaxis(x.values, axis, -1)
             more = row_width(values.shape[-1]) - values.shape[-1]
             padded = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, more)])
@@ -154,12 +189,19 @@ class _Values:
 class Population(population.Population):
     """Blocks of LANES chains, whose states are numbers."""
 
+    def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
+        super().__init__(plan, prepared, chains)
+        if prepared.arguments.last is not None and len(chains):
+            self._set_states(start_of_mixture(plan, chains, self.x[:, -1]))
+
     def _allocate(self, blocks: int, joint: bool) -> None:
         model: Any = self.prepared.arguments
         variables, features = len(model.starts) - 1, int(model.starts[-1])
         self.x = aligned((blocks, variables, LANES), np.uint32)
+        self.full_state = self.x
         self.scratch = aligned((3, features + LANES, LANES), self.prepared.dtype)
-        self.rows = aligned((int(np.diff(model.into.begin).max()), LANES), np.uint32)
+        most = max(int(np.diff(x.begin).max()) for x in (model.into, model.into0) if x is not None)
+        self.rows = aligned((most, LANES), np.uint32)
         self.rises, self.weights = aligned((blocks, LANES), np.float64), aligned((blocks, LANES), np.float64)
         self.joint = aligned((blocks, LANES), np.float64) if joint else None
         self.spins_v = self.x[:, : model.visible]

@@ -8,14 +8,14 @@ The formulas are those of `reference.loop`.
 
 from __future__ import annotations
 
-from numba import njit, uint32, uint64
+from numba import int64, njit, uint32, uint64
 
-from ...random import JOINT
+from ...random import JOINT, MIXTURE
 from ...simd.cache import kernel
 from ...simd.draws import CALLED, INLINE, LOW, TILE, WORD, philox
 from ...simd.functions import exp2_nonpositive, log, select
 from ...simd.lookup import gathered, row_sums
-from ...simd.numbers import LOG2_E, above, same, uniform
+from ...simd.numbers import LOG2_E, above, same, share_of
 from ...simd.vector import LANES, fma, lane_numbers, load, maximum, scalar, splat, store, widen
 
 _FEW = 4  # Variables per logarithm; the product of their sums stays in the range of float32.
@@ -60,7 +60,7 @@ def _weigh(slopes, beta, at_start, at_out, first, last):
 @njit(**CALLED)
 def _drawn(weights, at, first, last, total, word):
     """Return the first state whose cumulative sum exceeds u·total."""
-    threshold = uniform(word, total) * total
+    threshold = share_of(word, total)
     below = total - total
     one, none = splat(uint32(1)), splat(uint32(0))
     state = none
@@ -101,9 +101,26 @@ def _energy(starts, visible, inside, values, slopes, x, at):
     return total + widen(part)
 
 
+@njit(**CALLED)
+def _draw_component(end, last, starts, into0, values, bases, beta, k, chain, k0, k1, x, at, rows, scratch):
+    """Draw the component of a mixture given all variables, if it is drawn at this `end` of a sweep."""
+    if end != last:
+        return
+    component = len(starts) - 2
+    first, stop = starts[component], starts[component + 1]
+    at_start = len(scratch[0]) * LANES
+    _fields(into0, values, bases, component, first, stop, x, at, rows, scratch, at_start)
+    for f in range(first, stop):
+        field = load(scratch, at_start + f * LANES)
+        store(scratch, f * LANES, field - (field + field))
+    _, total = _weigh(scratch, beta, at_start, 2 * at_start, first, stop)
+    word = philox(chain, uint64(k), uint64(0), uint64(MIXTURE), k0, k1)[0]
+    store(x, at + component * LANES, _drawn(scratch, 2 * at_start, first, stop, total, word))
+
+
 @kernel(plain=True, error_model="numpy")
 def anneal_tables(
-    starts, visible, into, inside, into0, values, slopes, bases, betas, differences, seed, sides,
+    starts, variables, visible, into, inside, into0, values, slopes, bases, betas, differences, seed, sides, mixed,
     first_chain, x, scratch, rows, rises, log_weights, joint, from_step, to_step, fresh,
 ):  # fmt: skip
     """Advance blocks of chains from one step of 0 … K to another, as `anneal_graph` does.
@@ -114,7 +131,8 @@ def anneal_tables(
     steps = len(betas) - 1
     k0, k1 = seed & LOW, seed >> WORD
     side_v, side_h = uint64(sides[0]), uint64(sides[1])
-    variables, features = len(starts) - 1, starts[len(starts) - 1]
+    start, end = int64(0), int64(1)
+    features, stored = starts[len(starts) - 1], len(starts) - 1
     at_start, at_weights = len(scratch[0]) * LANES, 2 * len(scratch[0]) * LANES
     zero = splat(betas[0] - betas[0])
     one = zero + 1.0
@@ -122,7 +140,7 @@ def anneal_tables(
         store(scratch, at_start + f * LANES, splat(bases[f]))
     for block in range(x.shape[0]):
         chain = lane_numbers() + uint64(first_chain + block * LANES)
-        at = block * variables * LANES
+        at = block * stored * LANES
         if fresh == 1:
             words = philox(chain, uint64(0), uint64(0), side_v, k0, k1)
             for variable in range(visible):
@@ -171,6 +189,10 @@ def anneal_tables(
             if joint is not None:
                 store(joint, block * LANES, load(joint, block * LANES) + (rise_v + on_joint) * difference)
             if k < steps:
+                if mixed is not None:
+                    _draw_component(
+                        start, mixed, starts, into0, values, bases, betas[k], k, chain, k0, k1, x, at, rows, scratch
+                    )
                 words = philox(chain, uint64(k), uint64(0), side_v, k0, k1)
                 for variable in range(visible):
                     if variable % TILE == 0:
@@ -182,6 +204,10 @@ def anneal_tables(
                     _, total = _weigh(scratch, betas[k], at_start, at_weights, first, last)
                     state = _drawn(scratch, at_weights, first, last, total, _word(words, variable))
                     store(x, at + variable * LANES, state)
+                if mixed is not None:
+                    _draw_component(
+                        end, mixed, starts, into0, values, bases, betas[k], k, chain, k0, k1, x, at, rows, scratch
+                    )
                 rise_v = _energy(starts, visible, inside, values, slopes, x, at)
         store(rises, block * LANES, rise_v)
         store(log_weights, block * LANES, weight)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from ...checks import Array
 from ...models.forms import Indices
@@ -15,9 +16,11 @@ from ...random import HIDDEN, VISIBLE
 from ...simd.draws import TILE
 from ...simd.vector import LANES, aligned
 from ..plan import Plan
+from ..reference.loop import Distributions, never_one
 from . import population
 from .factors_kernel import anneal_products
-from .fields import Products
+from .fields import Products, Pulled
+from .packing import pack
 from .population import Prepared, chains_together
 from .unit_kinds import Spins
 
@@ -29,11 +32,11 @@ class FactorArguments(NamedTuple):
     """
 
     side: Spins
-    up: Products  # Into the summed-out units.
-    up0: Products | None
+    up: Products | Pulled  # Into the summed-out units.
+    up0: Products | Pulled | None
     before: Products  # Into each sampled unit, from sampled units before it.
-    after: Products  # All others into the sampled units.
-    into0: Products | None  # Into the sampled units, from all others.
+    after: Products | Pulled  # All others into the sampled units.
+    into0: Products | Pulled | None  # Into the sampled units, from all others.
     slope_v: np.ndarray
     slope_h: np.ndarray
     base_v: np.ndarray
@@ -42,6 +45,20 @@ class FactorArguments(NamedTuple):
     differences: Array  # β_k − β_{k−1}.
     seed: np.uint64
     sides: tuple[int, int]
+    mixture: Mixed | None
+
+
+class Mixed(NamedTuple):
+    """The component of a mixture as another sampled variable."""
+
+    components: int
+    units: int  # Number of sampled units.
+    own: np.ndarray  # Constant parts of the exponents of the components, padded.
+    numbers: np.ndarray  # 0, 1, 2, … as floating-point numbers.
+    fields: np.ndarray  # On the sampled units, [unit, component], flat.
+    both: tuple[np.ndarray, ...]  # Couplings into the exponents of the components, from all units.
+    place: int  # Where the component is stored.
+    last: int  # 0 if it is drawn before the sampled units in a sweep, 1 if after them.
 
 
 def serves(plan: Plan) -> bool:
@@ -71,13 +88,25 @@ def prepare(plan: Plan) -> Prepared:
     def packed(parts: Iterable[_Into], units: int) -> Products:
         return _packed(parts, units, n, rows, dtype)
 
+    up: Any = packed(_onto(slopes, n), m)
+    into: Any = packed(after, n)
+    up0: Any = packed(_onto(base.terms, n), m) if base.has_terms else None
+    into0: Any = packed(_into(base.terms, n), n) if base.has_terms else None
+    mixture = _mixed(plan, rows, len(slope_h), dtype)
+    if mixture is not None:
+        assert plan.path.mixture is not None
+        assert plan.path.mixture.hidden is not None
+        hidden = _flat(plan.path.mixture.hidden, len(slope_h), dtype)
+        count, place = mixture.components, mixture.place
+        up, up0 = Pulled(up, -hidden, count, place), Pulled(up0, hidden, count, place)
+        into, into0 = Pulled(into, -mixture.fields, count, place), Pulled(into0, mixture.fields, count, place)
     arguments = FactorArguments(
         Spins(rows),
-        packed(_onto(slopes, n), m),
-        packed(_onto(base.terms, n), m) if base.has_terms else None,
+        up,
+        up0,
         packed(before, n),
-        packed(after, n),
-        packed(_into(base.terms, n), n) if base.has_terms else None,
+        into,
+        into0,
         slope_v,
         slope_h,
         pad(base.visible),
@@ -86,6 +115,7 @@ def prepare(plan: Plan) -> Prepared:
         np.diff(plan.betas),
         np.uint64(plan.chains.seed),
         (VISIBLE, HIDDEN),
+        mixture,
     )
     return Prepared(
         arguments,
@@ -97,6 +127,33 @@ def prepare(plan: Plan) -> Prepared:
         int(plan.path.operations),
         chains_together(len(slope_v) + len(slope_h), np.dtype(dtype).itemsize),
     )
+
+
+def _mixed(plan: Plan, rows: int, others: int, dtype: type) -> Mixed | None:
+    """Return the component of a mixture as a variable; it is stored after all units."""
+    mixture = plan.path.mixture
+    if mixture is None or mixture.hidden is None:
+        return None
+    count, n = mixture.fields.shape
+    own = np.pad(mixture.weights, (0, -count % TILE)).astype(dtype)
+    both = sp.vstack([sp.csr_array(mixture.fields.T), sp.csr_array((rows - n, count)), sp.csr_array(mixture.hidden.T)])
+    return Mixed(
+        count,
+        n,
+        own,
+        np.arange(count).astype(dtype),
+        _flat(mixture.fields, rows, dtype),
+        pack(sp.csr_array(both), dtype),
+        (rows + others) * LANES,
+        int(mixture.drawn_last),
+    )
+
+
+def _flat(fields: Array, rows: int, dtype: type) -> np.ndarray:
+    """Return the fields of all components, given as [component, unit], as [unit, component], flat and padded."""
+    padded: np.ndarray = np.zeros((rows, len(fields)), dtype=dtype)
+    padded[: fields.shape[1]] = fields.T
+    return padded.ravel()
 
 
 class _Into(NamedTuple):
@@ -150,11 +207,18 @@ def _packed(parts: Iterable[_Into], units: int, n: int, rows: int, dtype: type) 
 class Population(population.Population):
     """Blocks of LANES chains, whose spins are ±1 in floating point."""
 
+    def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
+        super().__init__(plan, prepared, chains)
+        if plan.path.mixture is not None and len(chains):
+            self._set_states(start_of_mixture(plan, chains, self.x[:, -1]))
+
     def _allocate(self, blocks: int, joint: bool) -> None:
         model: Any = self.prepared.arguments
         n, m = len(model.slope_v), len(model.slope_h)
-        self.x = aligned((blocks, n + m, LANES), self.prepared.dtype)
-        self.scratch = aligned((max(n, m), LANES), self.prepared.dtype)
+        components = 0 if model.mixture is None else len(model.mixture.own)
+        self.x = aligned((blocks, n + m + (components > 0), LANES), self.prepared.dtype)
+        self.full_state = self.x
+        self.scratch = aligned((max(n, m, 2 * components), LANES), self.prepared.dtype)
         self.rises, self.weights = aligned((blocks, LANES), np.float64), aligned((blocks, LANES), np.float64)
         self.joint = aligned((blocks, LANES), np.float64) if joint else None
         self.spins_v = self.x[:, :n]
@@ -172,3 +236,15 @@ class Population(population.Population):
             to_step,
             self.fresh,
         )
+
+
+def start_of_mixture(plan: Plan, chains: range, components: np.ndarray) -> Array:
+    """Return the states of chains at the start of a path from a mixture, and put their components in place."""
+    path = Distributions(plan, chains)
+    given = None if plan.chains.start is None else never_one(plan.chains.start[chains.start : chains.stop])
+    states = path.start() if given is None else path.start_from(given)
+    assert path.z is not None
+    found = np.zeros(components.size)
+    found[: len(chains)] = path.z[: len(chains)]
+    components[:] = found.reshape(components.shape)
+    return states[: len(chains)]

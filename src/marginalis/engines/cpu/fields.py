@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, types
 from numba.extending import overload
 
 from ...simd.draws import CALLED, INLINE, TILE
+from ...simd.lookup import gathered
+from ...simd.numbers import as_index
 from ...simd.vector import LANES, fma, load, scalar, splat, store
 
 
@@ -30,6 +32,18 @@ class Products(NamedTuple):
     more_couplings: np.ndarray
 
 
+class Pulled(NamedTuple):
+    """Fields from the component of a mixture, and from products of units, if there are any.
+
+    The number of each chain's component is stored like a unit.
+    """
+
+    products: Products | None
+    values: np.ndarray  # [unit, component], flat.
+    components: int
+    place: int  # Where the component is stored.
+
+
 @njit(**INLINE)
 def four(values, tile):
     """Return the values of the four units of a tile, each in every lane."""
@@ -48,7 +62,7 @@ def fields(coupling, state, offset, tile, start):
 
 @overload(fields, jit_options=INLINE)
 def _fields_overload(coupling, state, offset, tile, start):
-    if getattr(coupling, "instance_class", None) is Products:
+    if getattr(coupling, "instance_class", None) in (Products, Pulled):
         return _fields_products
     return _fields_lists if len(coupling) == 3 else _fields_band
 
@@ -89,9 +103,25 @@ def _fields_products(coupling, state, offset, tile, start):
     )
 
 
-@njit(**INLINE)
 def products(coupling, unit, state, offset, start):
     """Return the field of one unit, from products of other units."""
+    raise NotImplementedError
+
+
+@overload(products, jit_options=INLINE)
+def _products_overload(coupling, unit, state, offset, start):
+    if isinstance(coupling, types.NoneType):
+        return lambda coupling, unit, state, offset, start: start
+    return _pulled if coupling.instance_class is Pulled else _products
+
+
+def _pulled(coupling, unit, state, offset, start):
+    component = as_index(load(state, offset + coupling.place))
+    field = gathered(coupling.values, unit * coupling.components, component)
+    return products(coupling.products, unit, state, offset, start + field)
+
+
+def _products(coupling, unit, state, offset, start):
     a = start
     for p in range(scalar(coupling.ones, unit), scalar(coupling.ones, unit + 1)):
         a = fma(scalar(coupling.one_couplings, p), load(state, offset + scalar(coupling.one_places, p)), a)
@@ -115,7 +145,8 @@ def fields_into(coupling, state, offset, starts, out, at):
 
 @overload(fields_into, jit_options=CALLED)
 def _fields_into_overload(coupling, state, offset, starts, out, at):
-    return _bands_into if len(coupling) == 4 else _tiles_into
+    is_band = len(coupling) == 4 and getattr(coupling, "instance_class", None) is not Pulled
+    return _bands_into if is_band else _tiles_into
 
 
 def _tiles_into(coupling, state, offset, starts, out, at):
