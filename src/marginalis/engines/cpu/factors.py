@@ -135,7 +135,7 @@ def _mixed(plan: Plan, rows: int, others: int, dtype: type) -> Mixed | None:
     if mixture is None or mixture.hidden is None:
         return None
     count, n = mixture.fields.shape
-    own = np.pad(mixture.weights, (0, -count % TILE)).astype(dtype)
+    own: np.ndarray = np.pad(mixture.weights, (0, -count % TILE)).astype(dtype)
     both = sp.vstack([sp.csr_array(mixture.fields.T), sp.csr_array((rows - n, count)), sp.csr_array(mixture.hidden.T)])
     return Mixed(
         count,
