@@ -20,7 +20,7 @@ from ..checks import Array, dense, real_array, real_number, whole
 from ..display import sketch
 from ..display.words import decimals
 from ..engines.plan import Plan, make_plan
-from ..engines.recorder import Recorder, the_states
+from ..engines.recorder import Recorder
 from ..exact.sampling import sample_visible
 from ..models.data import features_of, split_rows, visible_table
 from ..models.layered import as_model
@@ -271,16 +271,14 @@ def _bounds(forward: Estimate, reverse: Array, source: str, level: float, begin:
 
 def _forward(plan: Plan, session: Session, source: str) -> tuple[Plan, Estimate, Array | None]:
     """Return the plan, the estimate of its forward chains, and their final states if the reverse chains need them."""
-    recorder = None
-    if source == "approximate":
-        recorder = Recorder([plan.steps], plan.chains.count, the_states, plan.path.width)
+    recorder = Recorder.of_final_states(plan) if source == "approximate" else None
     forward = run_plan(plan, session.part(0.0, 0.5), recorder)
     return plan, forward, None if recorder is None else recorder.values[0]
 
 
 def _samples(plan: Plan, samples: Any) -> tuple[Array | None, str]:
     """Return the states of the sampled side that the reverse chains start from, if known already, and their source."""
-    if plan.path.part is None:
+    if plan.path.is_exact:
         return None, "exact"
     if samples is not None:
         return _given(plan, samples), "given"

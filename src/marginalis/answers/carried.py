@@ -13,7 +13,7 @@ import numpy as np
 
 from ..checks import Array
 from ..engines.plan import Plan, make_plan
-from ..engines.recorder import Recorder, the_states
+from ..engines.recorder import Recorder
 from ..models.annealed import on_sides_of
 from ..models.arrange import shared_split
 from ..models.interacting import InteractingMRF
@@ -139,7 +139,7 @@ def _between(carried: Carried, model: MRF, steps: int, given: PlanOptions) -> Pl
 
 def _run_on(plan: Plan, session: Session) -> tuple[Array, Array, Array]:
     """Run a plan; return the log-weights of its populations, and the log-weights and states of its chains."""
-    recorder = Recorder([plan.steps], plan.chains.count, the_states, plan.path.width)
+    recorder = Recorder.of_final_states(plan)
     results = session.run(plan, recorder).log_weights
     return results, recorder.log_weights[0] + plan.path.exact_log_ratio, recorder.values[0]
 

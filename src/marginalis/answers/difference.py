@@ -16,7 +16,7 @@ from ..checks import Array
 from ..display import sketch
 from ..display.words import decimals
 from ..engines.plan import Plan, make_plan
-from ..engines.recorder import Recorder, the_states
+from ..engines.recorder import Recorder
 from ..exact.sampling import sample_visible
 from ..models.annealed import shared_sides
 from ..models.layered import as_model
@@ -194,7 +194,7 @@ def _samples(model: MRF, plan: Plan, session: Session, end: int) -> tuple[Array,
         seed=seed,
         precision="double",
     )
-    recorder = Recorder([annealed.steps], annealed.chains.count, the_states, len(turned.visible_bias))
+    recorder = Recorder.of_final_states(annealed)
     log_weights = run_plan(annealed, session.part(0.0, 0.0), recorder).log_weights
     return recorder.values[0][_ancestors(log_weights)], log_weights, "approximate"
 

@@ -99,7 +99,7 @@ def shape_of(plan: Plan) -> Hashable:
     path, chains = plan.path, plan.chains
     common = plan.method, plan.move.kind, plan.move.sweeps, plan.betas.tobytes(), plan.placement
     numbers = chains.first, chains.count, chains.populations, chains.resample_below
-    if path.part is None or path.mixture is not None or path.start.is_coupled or path.end.has_terms:
+    if path.is_exact or path.mixture is not None or path.start.is_coupled or path.end.has_terms:
         return *common, *numbers, id(plan)  # Such plans run alone.
     model = path.end
     sides = _kind(model.visible_units, model.visible_bias), _kind(model.hidden_units, model.hidden_bias)

@@ -73,7 +73,7 @@ def unserved(engine: str, plan: Plan) -> str | None:
     mixture = plan.path.mixture
     if engine != "numpy" and mixture is not None and plan.path.end.has_terms and not mixture.is_drawn:
         return "has no kernel for factors of three or more variables on a path from base='quenches'"
-    if plan.placement.draws == "words" or engine == "numpy" or plan.path.part is None:
+    if plan.placement.draws == "words" or engine == "numpy" or plan.path.is_exact:
         return None
     if plan.placement.draws == "planes" and (is_lattice if engine == "numba" else has_one_coupling)(plan):
         return None
@@ -125,9 +125,9 @@ def _hindrance(model: MRF) -> str | None:
 
 def _choose_precision(precision: str, engine: str, plan: Plan) -> str:
     """Return the precision to use: single only if it is requested, the engine has it, and it is accurate enough."""
-    if engine == "numpy" or plan.path.part is None or precision == "double":
+    if engine == "numpy" or plan.path.is_exact or precision == "double":
         return "double"
-    model = plan.path.part
+    model = plan.path.end
     form = model.partial_spin_form
     poor = _single_is_poor(form, *spin_base(form, plan.path.start), plan.steps) or _has_large_squares(model)
     return "double" if poor else "single"
@@ -227,7 +227,7 @@ def roundings_of(plans: Sequence[Plan], log_weights: Array, log_z0: Array) -> li
     `log_weights` are [plan, chain]. Plans with dense couplings of spins have the same drift.
     """
     first = plans[0].path
-    dense = first.part is not None and first.part.lateral is None and not sp.issparse(first.part.weights)
+    dense = not first.is_exact and first.end.lateral is None and not sp.issparse(first.end.weights)
     if plans[0].placement.precision == "single" and dense and _is_of_spins(first.end):
         drift = _drift(plans[0])
         return [_SINGLE * max(1.0, abs(mean)) + drift for mean in log_weights.mean(axis=1).tolist()]

@@ -103,7 +103,7 @@ class Plan:
     @property
     def method_name(self) -> str:
         """The method, on a bipartite graph with the sampled side: for instance "mais-v" or "mais-h"."""
-        annealed = self.path.model if self.path.part is None else self.path.part
+        annealed = self.path.model if self.path.is_exact else self.path.end
         if self.method == "ais" or not annealed.is_bipartite:
             return self.method
         return "mais-h" if self.path.is_turned else "mais-v"
@@ -160,7 +160,7 @@ class Plan:
     def started(self) -> Plan:
         """Return the plan with exact samples as start states if its base has couplings."""
         path = self.path
-        if self.chains.start is not None or path.part is None or not path.start.is_coupled:
+        if self.chains.start is not None or path.is_exact or not path.start.is_coupled:
             return self
         base = path.start
         first = path.end.with_natural(base.weights, base.visible, base.hidden, base.lateral)
@@ -280,7 +280,7 @@ def make_plan(model: MRF, *, keep_whole: bool = False, **options: Unpack[PlanOpt
         method = "mais-v" if method == "mais" else method
     name = base if isinstance(base, str) else "model" if isinstance(base, MRF) or start.is_coupled else "given"
     path = make_path(model, start, name, None if method == "mais" else method == "mais-h", keep_whole=keep_whole)
-    if transition == "metropolis" and path.part is not None and path.part.spin_form is None:
+    if transition == "metropolis" and not path.is_exact and path.end.spin_form is None:
         raise ValueError("transition 'metropolis' supports spin and binary units only")
     chains = whole(DEFAULT_CHAINS if chosen["chains"] is None else chosen["chains"], "chains", 1, 2**32)
     share, populations = resampling(chosen["resample"], chosen["populations"])

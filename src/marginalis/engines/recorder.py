@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import Array
+
+if TYPE_CHECKING:
+    from .plan import Plan
 
 Measure = Callable[[int, Array], Array]
 
@@ -41,6 +45,11 @@ class Recorder:
         self.values = np.zeros((1 if at_end else rows, chains, width))
         self.measure, self._group, self._at_end = measure, group, at_end
         self._rows = {int(k): place // group for place, k in enumerate(self.steps)}
+
+    @classmethod
+    def of_final_states(cls, plan: Plan) -> Recorder:
+        """Return a recorder of the log-weights and states of all chains of a plan after its last step."""
+        return cls([plan.steps], plan.chains.count, the_states, plan.path.width)
 
     def like(self, chains: int) -> Recorder:
         """Return an empty recorder with the same settings for this number of chains."""

@@ -51,6 +51,11 @@ class Path:
         return self.part
 
     @property
+    def is_exact(self) -> bool:
+        """Whether nothing is annealed, since the whole model is summed exactly."""
+        return self.part is None
+
+    @property
     def is_whole(self) -> bool:
         """Whether no part of the model is summed exactly beforehand."""
         return self.part is not None and self.part.n_variables == self.model.n_variables

@@ -161,7 +161,7 @@ def measured(draft: Draft, steps: int, goal: Goal, session: Session) -> Draft:
     chains = tuning.TOLERANCE.pilot_populations * draft.population if draft.is_resampled else alone
     draft, pilot = draft.pilot(chains)
     plan, recorder = draft.plan, None
-    is_fitted = goal.is_adaptive and steps <= tuning.TOLERANCE.most_fitted_steps and plan.path.part is not None
+    is_fitted = goal.is_adaptive and steps <= tuning.TOLERANCE.most_fitted_steps and not plan.path.is_exact
     if is_fitted and not draft.is_resampled:
         recorder = Recorder(np.arange(1, steps + 1), chains)
     result = run_pilot(pilot, session, recorder)

@@ -13,7 +13,7 @@ import math
 import time
 from dataclasses import replace
 
-from ..engines.recorder import Recorder, the_states
+from ..engines.recorder import Recorder
 from ..exact import duration
 from ..results.estimate import Estimate, run_plan
 from ..running.session import Session
@@ -100,7 +100,7 @@ def _warmed_up(draft: Draft, goal: Goal, session: Session) -> Draft:
     if seen.rounding > tuning.TOLERANCE.margin * goal.half_width and draft.plan.placement.precision == "single":
         draft = replace(draft, plan=draft.plan.placed(precision="double"))
         run_pilot(few.placed(precision="double"), session)
-    if draft.plan.path.part is not None and goal.half_width < math.ulp(seen.free_energy):
+    if not draft.plan.path.is_exact and goal.half_width < math.ulp(seen.free_energy):
         raise ValueError(
             f"tolerance is {goal.half_width:g}; F is of the size of {abs(seen.free_energy):.2g}, "
             "and no number of that size has so many digits"
@@ -131,8 +131,8 @@ def _after_doubts(draft: Draft, goal: Goal, session: Session, may_refit: bool) -
     path = draft.plan.path
     if may_refit:
         logger.info("the weights are too uneven to be trusted: the mixture is fitted again to more chains")
-        recorder = Recorder([draft.plan.steps], tuning.TOLERANCE.refit_chains, the_states, path.width)
         draft, pilot = draft.pilot(tuning.TOLERANCE.refit_chains)
+        recorder = Recorder.of_final_states(pilot)
         log_weights = run_pilot(pilot, session, recorder).log_weights
         other = path.from_mixture(mixture_of_rows(draft.plan, recorder.values[0], log_weights), path.name)
     else:

@@ -46,7 +46,7 @@ def fit_schedule(plan: Plan, session: Session) -> Array:
     There are two pilots: one with even steps, and one with the steps that the first one suggests, which measures more
     precisely where the steps are short. They depend neither on the chains of the plan nor on its engine.
     """
-    if plan.path.part is None or plan.steps == 1:
+    if plan.path.is_exact or plan.steps == 1:
         return plan.betas
     numbers = tuning.PILOTS
     coarse = min(max(plan.steps // numbers.coarser, numbers.fewest_steps), numbers.most_steps)

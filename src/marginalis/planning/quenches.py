@@ -8,7 +8,7 @@ import numpy as np
 
 from ..checks import Array
 from ..engines.plan import Plan
-from ..engines.recorder import Recorder, the_states
+from ..engines.recorder import Recorder
 from ..paths.mixture import Mixture, fit_mixture
 from ..random import QUENCH, TARGET, VISIBLE, stream, uniforms
 from ..running.session import Session
@@ -24,7 +24,7 @@ def quench(plan: Plan, session: Session) -> Array:
     start = _random_starts(plan, stream(plan.chains.seed, QUENCH))
     uniform = replace(plan, path=replace(plan.path, mixture=None))
     cold = uniform.pilot(QUENCH, len(start), np.ones(tuning.QUENCHES.sweeps + 2), start=start).on_engine("auto")
-    recorder = Recorder([cold.steps], len(start), the_states, start.shape[1])
+    recorder = Recorder.of_final_states(cold)
     session.pilot(cold, recorder)
     return recorder.values[0]
 
@@ -49,7 +49,7 @@ def _random_starts(plan: Plan, seed: int) -> Array:
 
 def quenched_mixture(plan: Plan, session: Session) -> Mixture | None:
     """Return a mixture fitted to the final states of quenches, or None if the whole model is summed exactly."""
-    if plan.path.part is None:
+    if plan.path.is_exact:
         return None
     return mixture_of_rows(plan, quench(plan, session))
 

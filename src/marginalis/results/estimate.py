@@ -325,7 +325,7 @@ def of_log_weights(
     plan: Plan, log_weights: Array, seconds: float, machines: str = "", hints: tuple[str, ...] = ()
 ) -> Estimate:
     """Return the estimate from the log-weights of a plan, which `machines` of a pool may have computed."""
-    zeros = plan.path.part is not None and plan.path.end.has_zeros
+    zeros = not plan.path.is_exact and plan.path.end.has_zeros
     if not np.isfinite(log_weights[log_weights > -np.inf] if zeros else log_weights).all():
         raise ValueError(NOT_FINITE)
     if zeros and log_weights.max() == -np.inf:
@@ -353,7 +353,7 @@ def doubts_of(plan: Plan) -> tuple[float, tuple[str, ...]]:
     """Return the share of unseen states of a run (see `unseen_share`), and warnings about base and zeros."""
     if is_one_sided(plan):
         return 0.0, (ONE_SIDED,)
-    if plan.path.part is None or plan.path.start.is_uniform:
+    if plan.path.is_exact or plan.path.start.is_uniform:
         return 0.0, ()
     unseen = unseen_share(plan.path.end, plan.path.start, plan.chains.count)
     fixed = count_fixed_variables(plan.path.end, plan.path.start)

@@ -139,7 +139,7 @@ def run_name(plan: Plan, recorder: Recorder | None) -> str:
     """Return the key of a run: a digest of everything that determines its results except the chain numbers."""
     path, chains = plan.path, plan.chains
     words = [plan.fingerprint(), plan.placement.engine, str(chains.seed), repr(path.exact_log_ratio)]
-    if path.part is not None:
+    if not path.is_exact:
         annealed = path.unturned
         words += [model_digest(annealed), str(annealed.sweep)]
     if chains.populations or chains.start is not None:  # Results depend on the whole population, or on the start row.

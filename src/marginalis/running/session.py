@@ -49,7 +49,7 @@ class Session:
         do not include the part of the model that the plan sums exactly.
         """
         shift = plan.path.exact_log_ratio
-        if plan.path.part is None:
+        if plan.path.is_exact:
             return RunResult(np.full(plan.chains.populations or plan.chains.count, shift), None, recorder)
         plan = plan.started()
         if self.pool is None and self.store is None:
@@ -67,7 +67,7 @@ class Session:
         The models run on threads of this process, without a checkpoint. With a `group`, the results have ln of the mean
         weight of every so many consecutive chains.
         """
-        if plans[0].path.part is None:
+        if plans[0].path.is_exact:
             count = (plans[0].chains.populations or plans[0].chains.count) // group
             return [RunResult(np.full(count, plan.path.exact_log_ratio), None) for plan in plans]
         found = run_batch([plan.started() for plan in plans], self.threads, self.tick, group)
