@@ -9,6 +9,7 @@ from conftest import command
 from scipy.optimize import minimize_scalar
 
 import marginalis as mg
+from marginalis.answers.audit import _of_reverse_chains
 
 RNG = np.random.default_rng(6)
 RBM = mg.rbm(RNG.normal(size=(4, 6)) * 0.6, 0.3 * RNG.normal(size=4), 0.2 * RNG.normal(size=6), temperature=1.3)
@@ -91,7 +92,7 @@ def test_verdicts_on_good_cold_and_mixed_samples():
     assert abs(cold.kl_nominal - kl) < 4.5 * error
     mixed = audit(RBM, np.concatenate([drawn(RBM, 400, factor) for factor in (0.4, 2.0)]))
     assert "are not Boltzmann samples at any temperature" in mixed.verdict
-    assert len(mixed.objections) == 2
+    assert len(mixed.objections) == 3
     quenched = drawn(RBM, 400, 0.3)
     for _ in range(10):  # to the nearest local minimum of the energy
         quenched[:, 4:] = np.sign(RBM.hidden_bias + quenched[:, :4] @ RBM.weights)
@@ -101,6 +102,46 @@ def test_verdicts_on_good_cold_and_mixed_samples():
     assert "not Boltzmann" in result.verdict
     assert "local minima of the energy" in str(result)
     json.loads(result.to_json())
+
+
+def test_frequencies_of_states():
+    """Samples with the right energies and the wrong states: only their frequencies tell."""
+    rng = np.random.default_rng(3)
+    model = mg.from_matrix(np.triu(rng.choice([-1.0, 1.0], size=(6, 6)), 1), temperature=8.0)
+    good = [audit(model, drawn(model, 2000, seed=seed), seed=seed) for seed in range(8)]
+    assert all(r.objections == () for r in good)
+    assert max(r.kl_at_least / r.kl_error for r in good) < 3.0
+    half = drawn(model, 2000)
+    half *= half[:, :1]  # One state of each pair of states of equal energy; all 32 are frequent enough to be counted.
+    found = audit(model, half)
+    assert found.kl_source == "frequencies of states"
+    assert abs(found.kl_at_least - np.log(2.0)) < 4.5 * found.kl_error < 0.1
+    assert found.objections == (
+        f"their distribution differs from P at β by at least {found.kl_at_least:.2g} ± {found.kl_error:.1g} nats, "
+        "by frequencies of states",
+    )
+    large = audit(mg.ising_grid((6, 6), temperature=3.0), np.sign(rng.normal(size=(100, 36))))
+    assert large.kl_at_least is None  # No state occurs often, and there are no reverse chains.
+
+
+@pytest.mark.parametrize("steps", [1, 500])
+def test_divergence_is_a_lower_bound(steps):
+    """Of half P at 0.4 β and half P at 2 β from P at the β that fits both."""
+    rows = np.concatenate([drawn(RBM, 400, factor) for factor in (0.4, 2.0)])
+    found = mg.audit(RBM, rows, steps=steps)
+    states = np.array(np.meshgrid(*[[-1.0, 1.0]] * 10)).reshape(10, -1).T
+    v, h = states[:, :4], states[:, 4:]
+    energy = -(v @ RBM.visible_bias + h @ RBM.hidden_bias + ((v @ RBM.weights) * h).sum(axis=1))
+
+    def p(beta):
+        return np.exp(-beta * energy) / np.exp(-beta * energy).sum()
+
+    q = 0.5 * (p(0.4 * found.nominal) + p(2.0 * found.nominal))
+    exact = float((q * np.log(q / p(found.beta))).sum())
+    assert found.kl_source == "frequencies of states"
+    assert 3.3 * found.kl_error < found.kl_at_least < exact + 4.5 * found.kl_error
+    by_reverse_chains = _of_reverse_chains(found.bounds)
+    assert by_reverse_chains.value < exact + 4.5 * by_reverse_chains.stderr
 
 
 def test_uniform_random_states_have_beta_zero():

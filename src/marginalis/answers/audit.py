@@ -26,7 +26,7 @@ from ..options import RunOptions, filled_in, takes_options
 from ..results.record import Answer, Record
 from ..results.written import finite
 from .bounds import Bounds, bound
-from .energies import EvaluatedSamples
+from .energies import Divergence, EvaluatedSamples
 from .thermodynamics import Thermodynamics, thermodynamics
 
 # Inverse temperatures of the first run, in units of the guess.
@@ -72,6 +72,7 @@ class Audit(Answer):
     bounds: Bounds | None  # Bounds of F at β; the reverse chains start from the samples.
     kl_at_least: float | None  # Lower bound of the divergence of the samples' distribution from P at β.
     kl_error: float | None
+    kl_source: str | None  # What it follows from: "reverse chains" or "frequencies of states".
     curve: Thermodynamics  # Values at a few points around β.
     record: Record
     run_warnings: tuple[str, ...]
@@ -108,8 +109,12 @@ class Audit(Answer):
         if self.bounds is not None and self.bounds.lower > self.bounds.upper:
             found.append("the bounds of F from both directions contradict each other")
         if self.kl_at_least is not None and self.kl_error is not None and self.kl_at_least > _FAR * self.kl_error:
-            found.append(f"their distribution differs from the model's by at least {self.kl_at_least:.2g} nats")
+            found.append(f"their distribution differs from P at β by at least {self._least_divergence}")
         return tuple(found)
+
+    @property
+    def _least_divergence(self) -> str:
+        return f"{self.kl_at_least:.2g} ± {self.kl_error:.1g} nats, by {self.kl_source}"
 
     @property
     def verdict(self) -> str:
@@ -136,7 +141,7 @@ class Audit(Answer):
         names = (
             *("beta", "stderr", "nominal", "pseudo_beta", "pseudo_stderr", "pseudo_z", "samples", "energy"),
             *("energy_error", "model_energy", "model_energy_error", "spread", "model_spread", "spread_z", "log_z"),
-            *("log_z_error", "kl_nominal", "kl_at_least", "kl_error"),
+            *("log_z_error", "kl_nominal", "kl_at_least", "kl_error", "kl_source"),
         )
         plain = {name: getattr(self, name) for name in names}
         b = self.bounds
@@ -179,6 +184,8 @@ class Audit(Answer):
                 f"{self.bounds.lower:.{more}f} ≤ F at β ≤ {self.bounds.upper:.{more}f}   "
                 f"(probability {self.bounds.confidence:g}, if the samples are Boltzmann's)"
             )
+        if self.kl_at_least is not None:
+            lines.append(f"divergence of the samples' distribution from P at β at least {self._least_divergence}")
         lines.append(
             f"{self.samples} samples; {self.method}, {self.record}, {self.chains} chains, {self.seconds:.2f} s"
         )
@@ -241,15 +248,15 @@ def audit(model: Any, samples: Any, *, bounds: bool = True, **options: Unpack[Ru
         spread_z = _spread_z(a, variance, _at(curve, "heat_capacity_error", beta) / max(beta, curve.betas[1]) ** 2)
     nominal = thermodynamics(model, [rows.nominal], **given)
     log_z = _at(curve, "log_z", beta)
-    two_sided = kl = kl_error = None
     warnings = [*curve.warnings, *nominal.warnings]
+    divergences = [rows.frequencies(beta, log_z, _at(curve, "log_z_error", beta))]
+    two_sided = None
     if bounds and beta > 0.0:
         start = rows.visible if rows.hidden is None else rows.in_order()
         two_sided = bound(rows.model.at_temperature(1.0 / beta), start, **given)
-        reverse = two_sided.reverse_log_weights
-        kl = max(0.0, float(reverse.mean()) + two_sided.forward.log_z - two_sided.forward.log_z0)
-        kl_error = math.hypot(float(reverse.std(ddof=1)) / math.sqrt(len(reverse)), two_sided.forward.stderr)
+        divergences.append(_of_reverse_chains(two_sided))
         warnings += two_sided.forward.warnings
+    kl = max((x for x in divergences if x is not None), key=lambda x: x.value / x.stderr, default=None)
     return Audit(
         beta=beta,
         stderr=stderr,
@@ -269,8 +276,9 @@ def audit(model: Any, samples: Any, *, bounds: bool = True, **options: Unpack[Ru
         log_z_error=_at(curve, "log_z_error", beta),
         kl_nominal=_divergence(rows.nominal - beta, float(nominal.log_z[0]) - log_z, u, variance),
         bounds=two_sided,
-        kl_at_least=kl,
-        kl_error=kl_error,
+        kl_at_least=None if kl is None else kl.value,
+        kl_error=None if kl is None else kl.stderr,
+        kl_source=None if kl is None else kl.source,
         curve=curve,
         record=replace(curve.record, seconds=time.perf_counter() - begin),
         run_warnings=tuple(dict.fromkeys(warnings)),
@@ -358,6 +366,17 @@ def _at(curve: Thermodynamics, name: str, beta: float) -> float:
     if name.endswith("error"):
         return float(values.max())
     return float(Polynomial.fit(curve.betas, values, 3)(beta))
+
+
+def _of_reverse_chains(found: Bounds) -> Divergence:
+    """Return a lower bound of the divergence of the samples' distribution from P at β.
+
+    The mean of the reverse log-weights plus ln(Z/Z_0) is this divergence minus that of the reverse paths from the
+    forward ones. It exceeds zero only if the forward run, too, prefers states of the samples.
+    """
+    reverse, forward = found.reverse_log_weights, found.forward
+    error = math.hypot(float(reverse.std(ddof=1)) / math.sqrt(len(reverse)), forward.stderr)
+    return Divergence(max(0.0, float(reverse.mean()) + forward.log_z - forward.log_z0), error, "reverse chains")
 
 
 def _divergence(ahead: float, log_ratio: float, energy: float, variance: float) -> float:

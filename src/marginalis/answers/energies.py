@@ -13,6 +13,7 @@ from ..models.data import split_rows, visible_table
 from ..models.model import MRF
 
 FEWEST_SAMPLES = 20  # With fewer samples neither errors nor tests are meaningful.
+_EXPECTED = 5.0  # States that the model expects less often than this among the samples are counted together.
 _FLAT = 1e-9  # If the information about β times β² falls below this, the pseudo-likelihood has no maximum.
 
 
@@ -21,6 +22,14 @@ class PseudoLikelihood(NamedTuple):
 
     beta: float
     stderr: float
+
+
+class Divergence(NamedTuple):
+    """Lower bound of a Kullback–Leibler divergence, its standard error, and where it comes from."""
+
+    value: float
+    stderr: float
+    source: str
 
 
 class EvaluatedSamples:
@@ -97,3 +106,31 @@ class EvaluatedSamples:
         score, curvature = self.slopes(beta)
         error = float(score.std(ddof=1)) / math.sqrt(len(score)) / max(float(curvature.mean()), 1e-300)
         return PseudoLikelihood(beta, error)
+
+    def frequencies(self, beta: float, log_z: float, error: float) -> Divergence | None:
+        """Return the divergence of the frequencies of states from their probabilities at β, without its mean under P_β.
+
+        States that are too rare for their own frequency are counted as one, which only makes the divergence smaller.
+        The result is None if all are; `error` is that of ln Z.
+        """
+        if self.hidden is None:
+            return None
+        rows = self.in_order()
+        states, n = np.ascontiguousarray(rows.astype(np.int8)), len(rows)
+        if not np.array_equal(states, rows):  # The values of a kind of unit that a user has defined may be any.
+            return None
+        _, first, which, counts = np.unique(
+            states.view(f"V{states.shape[1]}").ravel(), return_index=True, return_inverse=True, return_counts=True
+        )
+        log_p = -beta * self.energies(beta)[0][first] - log_z
+        cells = log_p > math.log(_EXPECTED / n)
+        if not cells.any():
+            return None
+        rest = max(1.0 - float(np.exp(log_p[cells]).sum()), error, 1.0 / n)
+        outside = 1.0 - float(counts[cells].sum()) / n
+        log_ratio = np.where(cells, np.log(counts / n) - log_p, math.log(outside / rest) if outside > 0.0 else 0.0)
+        per_sample = log_ratio[which]
+        degrees = int(cells.sum()) - 1 + (outside > 0.0)
+        spread = max(float(per_sample.std()) / math.sqrt(n), math.sqrt(0.5 * degrees) / n)
+        value = float(per_sample.mean()) - 0.5 * degrees / n
+        return Divergence(max(0.0, value), math.hypot(spread, error), "frequencies of states")
