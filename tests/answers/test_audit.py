@@ -190,6 +190,40 @@ def test_samples_of_an_annealer():
     assert result.objections == ()
 
 
+def qubits(kind):
+    """A problem with ±J couplings and fields on a piece of a graph of D-Wave's annealers."""
+    pytest.importorskip("dwave.samplers")
+    import dimod
+    from dwave import graphs
+
+    graph = {"chimera": (3,), "pegasus": (2,), "zephyr": (1,)}[kind]
+    graph = getattr(graphs, f"{kind}_graph")(*graph)
+    rng = np.random.default_rng(5)
+    linear = {x: rng.normal() / 4.0 for x in graph if graph.degree(x)}
+    return dimod.BinaryQuadraticModel(linear, {e: rng.choice([-1.0, 1.0]) for e in graph.edges}, 0.0, "SPIN")
+
+
+@pytest.mark.parametrize("kind", ["chimera", "pegasus", "zephyr"])
+def test_samples_of_an_annealer_on_its_graphs(kind):
+    """Long annealing ends with Boltzmann samples at the last β, a quench does not."""
+    bqm = qubits(kind)
+    from dwave.samplers import SimulatedAnnealingSampler
+
+    def sampled(betas, sweeps):
+        options = {"beta_schedule_type": "custom", "beta_schedule": betas, "num_sweeps_per_beta": sweeps}
+        return SimulatedAnnealingSampler().sample(bqm, num_reads=1000, seed=3, **options)
+
+    model = mg.from_bqm(bqm, temperature=1.0 / 0.7)
+    slow = mg.audit(model, sampled(np.linspace(0.02, 0.7, 100), 10), steps=200)
+    assert abs(slow.beta - 0.7) < 4.5 * slow.stderr < 0.1
+    assert slow.objections == ()
+    assert slow.bounds.lower < slow.bounds.upper
+    hot = mg.audit(model, sampled(np.linspace(0.02, 0.6, 100), 10), steps=200)
+    assert "are hotter than the model" in hot.verdict
+    fast = audit(model, sampled(np.array([0.02, 2.0]), 1), steps=200)
+    assert "not Boltzmann samples" in fast.verdict
+
+
 def test_the_audit_command(tmp_path):
     mg.save(RBM, tmp_path / "m.npz")
     np.save(tmp_path / "s.npy", drawn(RBM, 300))

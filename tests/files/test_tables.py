@@ -52,10 +52,106 @@ def test_bad_data_files(tmp_path, monkeypatch):
     refused("ragged.csv", "number of columns changed")
     (tmp_path / "words.csv").write_text("1,2\n1,two\n")
     refused("words.csv", "could not convert")
-    refused("data.txt", "must end in .npy, .npz, .csv, .h5")
+    refused("data.txt", "must end in .npy, .npz, .csv, .json, .h5")
     np.save(tmp_path / "large.npy", np.ones((3, 3)))
     monkeypatch.setattr(archive, "MAX_BYTES", 100)
     refused("large.npy", "the limit is")
+
+
+def test_row_names_of_pandas_and_r(tmp_path):
+    """The first column has no name then."""
+    (tmp_path / "pandas.csv").write_text(",0,1\n0,1,0\n1,0,1\n")
+    rows, labels = load_data(tmp_path / "pandas.csv")
+    assert (labels, rows.tolist()) == ([0, 1], [[1.0, 0.0], [0.0, 1.0]])
+    (tmp_path / "r.csv").write_text('"","item1","item2"\n"Ann, B.",1,0\n"2",0,1\n')
+    rows, labels = load_data(tmp_path / "r.csv")
+    assert (labels, rows.tolist()) == (["item1", "item2"], [[1.0, 0.0], [0.0, 1.0]])
+
+
+CHAIN = mg.from_edges([(0, 1), (1, 2)], coupling=[0.5, -0.3], field=[0.1, 0.2, 0.3], labels=("a", "b", (0, 1)))
+STATES = [[1, -1, 1], [1, -1, 1], [-1, -1, 1]]
+
+
+def test_tables_of_sample_sets(tmp_path):
+    """Frames of a sample set have columns that are no variables."""
+    wanted = mg.log_likelihood(CHAIN, (STATES, CHAIN.labels), 0.0).per_sample
+    labels = ["energy", "b", "a", (0, 1), "num_occurrences"]
+    rows = [[0.5, -1, 1, 1, 2], [0.1, -1, -1, 1, 1], [0.1, 1, 1, 1, 0]]
+    assert np.array_equal(mg.log_likelihood(CHAIN, (rows, labels), 0.0).per_sample, wanted)
+    for count, problem in ((0.5, "no whole numbers"), (-1, "below 0"), (1e15, "would not fit the memory")):
+        rows[0][-1] = count
+        with pytest.raises(ValueError, match=problem):
+            mg.log_likelihood(CHAIN, (rows, labels), 0.0)
+    with pytest.raises(ValueError, match="has a column 'energy', which is no label"):
+        mg.log_likelihood(CHAIN, (np.array(rows)[:, :4], labels[:4]), 0.0)
+    named = mg.from_edges([(0, 1)], coupling=0.3, labels=("energy", "num_occurrences"))
+    assert len(mg.log_likelihood(named, ([[1, -1]], ["energy", "num_occurrences"]), 0.0).per_sample) == 1
+
+
+def sample_set(**changed):
+    """Return what dimod writes for the states above."""
+
+    def array(data):
+        return {"type": "array", "data": data, "data_type": "int8", "use_bytes": False}
+
+    return {
+        "type": "SampleSet",
+        "version": {"sampleset_schema": "3.2.0"},
+        "sample_data": array([[5], [4]]),
+        "sample_packed": True,
+        "vectors": {"energy": array([0, 1]), "num_occurrences": array([2, 1])},
+        "variable_labels": ["a", "b", [0, 1]],
+        "variable_type": "SPIN",
+        **changed,
+    }
+
+
+def test_sample_sets_in_json(tmp_path):
+    path = tmp_path / "s.json"
+    wanted = mg.log_likelihood(CHAIN, (STATES, CHAIN.labels), 0.0).per_sample
+    plain = {"data": [[1, -1, 1], [-1, -1, 1]]}
+    for document in (sample_set(), sample_set(sample_data=plain, sample_packed=False)):
+        path.write_text(json.dumps(document))
+        assert np.array_equal(mg.log_likelihood(CHAIN, load_data(path), 0.0).per_sample, wanted)
+    path.write_text(json.dumps(sample_set(variable_type="BINARY")))  # Zeros and ones become spins.
+    assert np.array_equal(mg.log_likelihood(CHAIN, load_data(path), 0.0).per_sample, wanted)
+    mg.save(CHAIN, tmp_path / "m.npz")
+    path.write_text(json.dumps(sample_set()))
+    done = command("likelihood", tmp_path / "m.npz", path, "--log-z", 0, "--json")
+    assert json.loads(done.stdout)["samples"] == 3
+    for changed, problem in (
+        ({"type": "BQM"}, "is JSON, but not a sample set"),
+        ({"version": {"sampleset_schema": "2.0.0"}}, "has schema version '2.0.0'"),
+        ({"sample_data": {"use_bytes": True, "data": ""}}, "write the file with use_bytes=False"),
+        ({"sample_data": {"data": [[1, 2]]}}, "sample_data must have 1 words of 32 bits for 3 variables"),
+        ({"sample_data": {"data": [[-1]]}}, "sample_data must have 1 words"),
+        ({"sample_data": {"data": [[1], [2]]}, "sample_packed": False}, "sample_data has 1 columns for 3 variables"),
+        ({"vectors": {}}, "num_occurrences must be an array"),
+        ({"vectors": {"num_occurrences": {"data": [1]}}}, "one for each row"),
+        ({"vectors": {"num_occurrences": {"data": [10**15, 1]}}}, "would not fit the memory"),
+        ({"variable_labels": []}, "variable_labels must list"),
+        ({"variable_type": "INTEGER"}, "it must be SPIN or BINARY"),
+    ):
+        path.write_text(json.dumps(sample_set(**changed)))
+        with pytest.raises(ValueError, match=problem):
+            load_data(path)
+
+
+def test_sample_sets_of_dimod_in_files(tmp_path):
+    dimod = pytest.importorskip("dimod")
+    rng = np.random.default_rng(4)
+    model = mg.ising_grid((7, 10))
+    states = np.sign(rng.normal(size=(9, 70))).astype(np.int8)
+    found = dimod.SampleSet.from_samples(states, energy=0.0, vartype="SPIN", num_occurrences=np.arange(1, 10))
+    wanted = mg.log_likelihood(model, np.repeat(states, np.arange(1, 10), axis=0), 0.0).per_sample
+    for options in ({}, {"pack_samples": False}):
+        (tmp_path / "s.json").write_text(json.dumps(found.to_serializable(**options)))
+        assert np.array_equal(mg.log_likelihood(model, load_data(tmp_path / "s.json"), 0.0).per_sample, wanted)
+    pytest.importorskip("pandas")
+    frame = found.to_pandas_dataframe()
+    frame.to_csv(tmp_path / "s.csv")
+    for data in (frame, load_data(tmp_path / "s.csv")):
+        assert np.array_equal(mg.log_likelihood(model, data, 0.0).per_sample, wanted)
 
 
 def test_columns_that_have_names(tmp_path):

@@ -20,7 +20,7 @@ from .options import read_files, takes_flags
 def audit(
     model: ModelFile,
     samples: Annotated[
-        Path, typer.Argument(metavar="SAMPLES", help="Samples, rows of all variables (.npy, .npz, .csv).")
+        Path, typer.Argument(metavar="SAMPLES", help="Samples, rows of all variables (.npy, .npz, .csv, .json).")
     ],
     options: dict[str, Any],
     bounds: Annotated[

@@ -154,7 +154,7 @@ def _base(text: str, model: MRF) -> Any:
             f"base is {text!r}; it must be one of {', '.join(known)}, a data file or a model file"
             + did_you_mean(text, known)
         )
-    if kind not in tables.ENDINGS or (kind in (".npz", *tables.HDF5) and tables.is_model(text)):
+    if kind not in tables.ENDINGS or (kind in (".npz", ".json", *tables.HDF5) and tables.is_model(text)):
         return as_model(load(text), "base")
     return data_base(model, tables.load_data(text))
 

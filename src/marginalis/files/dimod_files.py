@@ -1,4 +1,4 @@
-"""Binary quadratic models of dimod, as JSON (schema 3.0.0) and as COO text.
+"""Binary quadratic models of dimod, as JSON (schema 3.0.0) and as COO text, and sample sets as JSON.
 
 Both formats hold costs, that is, terms of E, so fields and couplings change sign.
 """
@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from ..checks import one_line, plain_array, real_array, real_number, shown
 from ..models.arrange import arrange
 from ..models.factors import FactorModel
+from ..models.labelled import Labelled, repeated
 from ..models.model import MRF
 from ..models.units import BINARY, SPIN
 from .quadratic import Quadratic, quadratic_form
@@ -63,6 +64,46 @@ def parse_dimod_json(text: str) -> MRF:
             raise ValueError(f"{key} must number one of {n} variables for each of {len(coupling)} interactions")
     offset = real_number(document.get("offset", 0.0), "offset")
     return _model(field, ends, coupling, offset, str(kind), [_label(x) for x in labels])
+
+
+def parse_sample_set(text: str) -> Labelled:
+    """Return the samples of ``json.dumps(sample_set.to_serializable())``, each as often as it occurred."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"is not valid JSON: {error}") from None
+    if not isinstance(document, dict) or document.get("type") != "SampleSet":
+        raise ValueError("is JSON, but not a sample set of dimod")
+    version = document.get("version")
+    schema = version.get("sampleset_schema") if isinstance(version, dict) else None
+    if not isinstance(schema, str) or not schema.startswith("3."):
+        raise ValueError(f"has schema version {shown(schema)}; this package reads 3.0 to 3.2")
+    labels, kind = document.get("variable_labels"), document.get("variable_type")
+    if not isinstance(labels, list) or not labels:
+        raise ValueError("variable_labels must list at least one variable")
+    if kind not in ("SPIN", "BINARY"):
+        raise ValueError(f"variable_type is {shown(kind)}; it must be SPIN or BINARY")
+    vectors = document.get("vectors")
+    counts = _array(vectors.get("num_occurrences") if isinstance(vectors, dict) else None, "num_occurrences", 1)
+    rows, n = _array(document.get("sample_data"), "sample_data", 2), len(labels)
+    if document.get("sample_packed", True):  # A variable is a bit of a word, the lowest bit first.
+        if rows.dtype.kind not in "iu" or rows.shape[1] != -(-n // 32) or rows.min() < 0 or rows.max() >= 1 << 32:
+            raise ValueError(f"sample_data must have {-(-n // 32)} words of 32 bits for {n} variables in every row")
+        rows = (rows[:, np.arange(n) // 32].astype(np.int64) >> np.arange(n) % 32) & 1
+        rows = 2 * rows - 1 if kind == "SPIN" else rows
+    if rows.shape[1] != n:
+        raise ValueError(f"sample_data has {rows.shape[1]} columns for {n} variables")
+    return Labelled([_label(x) for x in labels], repeated(rows, counts, "sample_data"), str(kind))
+
+
+def _array(value: Any, name: str, dimensions: int) -> Any:
+    """Return an array of a document of dimod."""
+    if not isinstance(value, dict) or value.get("use_bytes") or "data" not in value:
+        raise ValueError(f"{name} must be an array of numbers; write the file with use_bytes=False")
+    array = plain_array(value["data"], name)
+    if array.ndim != dimensions or not array.size:
+        raise ValueError(f"{name} must be an array of {dimensions} dimensions that is not empty")
+    return array
 
 
 def _label(value: Any) -> Any:

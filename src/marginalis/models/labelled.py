@@ -14,6 +14,10 @@ import numpy as np
 from ..checks import Array, check_room, one_line, plain_array, shown
 from .model import MRF
 
+# Columns that dimod adds to the data frame of a sample set.
+_COUNTS = "num_occurrences"
+_RECORDED = frozenset({_COUNTS, "energy", "chain_break_fraction"})
+
 
 class Labelled(NamedTuple):
     """Rows of the states of variables, a column per label."""
@@ -26,14 +30,13 @@ class Labelled(NamedTuple):
 def labelled_rows(data: Any, argument: str) -> Labelled | None:
     """Return the labels and rows of data with named columns; None for other data.
 
-    A sample that occurs several times in a sample set gives as many rows. A data frame whose columns are only numbered
-    counts as data without names.
+    A sample that occurs several times in a sample set gives as many rows; `in_order` does the same with the data frame
+    of a sample set. A data frame whose columns are only numbered counts as data without names.
     """
+    if isinstance(data, Labelled):
+        return data
     if hasattr(data, "variables") and hasattr(data, "record"):
-        record = data.record
-        counts = np.asarray(record.num_occurrences, dtype=np.int64)
-        check_room(16 * int(counts.sum()) * max(1, len(data.variables)), f"number of {argument}", int(counts.sum()))
-        rows = np.repeat(np.asarray(record.sample), counts, axis=0)
+        rows = repeated(np.asarray(data.record.sample), data.record.num_occurrences, argument)
         return Labelled(list(data.variables), rows, getattr(getattr(data, "vartype", None), "name", ""))
     if hasattr(data, "columns") and callable(getattr(data, "to_numpy", None)):
         labels = list(data.columns)
@@ -48,6 +51,31 @@ def labelled_rows(data: Any, argument: str) -> Labelled | None:
             raise ValueError(f"{argument} holds states of different variables")
         return Labelled(labels, plain_array([[row[label] for label in labels] for row in states], argument))
     return None
+
+
+def repeated(rows: Array, counts: Any, argument: str) -> Array:
+    """Return every row as often as it occurred."""
+    times = np.asarray(counts)
+    if times.shape != (len(rows),) or times.dtype.kind not in "iuf" or (times != np.floor(times)).any():
+        raise ValueError(f"{argument} has a column {_COUNTS!r} whose entries are no whole numbers, one for each row")
+    if len(times) and not 0 <= times.min() <= times.max() < 2.0**53:
+        raise ValueError(f"{argument} has a column {_COUNTS!r} with entries below 0 or above 2^53")
+    total = int(times.sum())
+    if total == 0:
+        raise ValueError(f"{argument} is empty")
+    check_room(16 * total * max(1, rows.shape[1]), f"number of {argument}", total)
+    return np.repeat(rows, times.astype(np.int64), axis=0)
+
+
+def _without_record(model: MRF, found: Labelled, argument: str) -> Labelled:
+    """Return the rows of a sample set's data frame without its other columns, each as often as it occurred."""
+    known = set(model.labels)
+    other = {x for x in found.labels if isinstance(x, str) and x in _RECORDED and x not in known}
+    if _COUNTS not in other:
+        return found
+    kept = [i for i, label in enumerate(found.labels) if label not in other]
+    rows = repeated(found.rows[:, kept], found.rows[:, found.labels.index(_COUNTS)], argument)
+    return Labelled([found.labels[i] for i in kept], rows, found.vartype)
 
 
 def _are_labels(value: Any) -> bool:
@@ -70,11 +98,13 @@ def in_order(model: MRF, found: Labelled, argument: str) -> tuple[Array, Array |
     if 0 in rows.shape:
         raise ValueError(f"{argument} is empty")
     try:
-        place = {label: column for column, label in enumerate(found.labels)}
+        different = len(set(found.labels))
     except TypeError:
         raise ValueError(f"{argument} has labels that are lists or the like") from None
-    if len(place) < len(found.labels):
+    if different < len(found.labels):
         raise ValueError(f"{argument} names a variable twice")
+    found = _without_record(model, found, argument)
+    place = {label: column for column, label in enumerate(found.labels)}
     known = set(model.labels)
     strange = [label for label in found.labels if label not in known]
     if strange:
@@ -82,7 +112,7 @@ def in_order(model: MRF, found: Labelled, argument: str) -> tuple[Array, Array |
             f"{argument} has a column {shown(strange[0])}, which is no label of the model: "
             f"{one_line(', '.join(map(str, list(model.labels)[:20])), 80)}"
         )
-    values = _converted(model, rows.astype(np.float64), found.vartype)
+    values = _converted(model, found.rows.astype(np.float64), found.vartype)
     v, h = (
         [place.get(model.labels[i], -1) for i in side.tolist()] for side in (model.split.visible, model.split.hidden)
     )
