@@ -10,6 +10,7 @@ on others, which round otherwise and may flip a draw, numbers may differ a littl
 
 import ast
 import contextlib
+import inspect
 import io
 import os
 import re
@@ -24,6 +25,7 @@ import typer
 
 import marginalis as mg
 from marginalis.cli.common import app
+from marginalis.options import DEFAULTS
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
@@ -202,3 +204,21 @@ def test_the_reference_names_everything():
     text = conf["completed"](PAGES["docs/reference/api.md"])
     named = re.findall(r"^\.\. auto(?:function|class|exception|module):: marginalis\.(\w+)$", text, re.MULTILINE)
     assert sorted(named) == sorted({*mg.__all__, "examples"})
+
+
+def documented(function):
+    """Return the names in the section Parameters of a function's docstring."""
+    text = inspect.getdoc(function) or ""
+    found = re.search(r"^Parameters\n-+\n(.*?)(?=^\S[^\n]*\n-+\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    lines = re.findall(r"^\w.*$", found[1], re.MULTILINE) if found else []
+    return [name for line in lines for name in line.split(", ")]
+
+
+@pytest.mark.parametrize("name", [name for name in mg.__all__ if inspect.isfunction(getattr(mg, name))])
+def test_every_parameter_of_a_public_function_is_documented(name):
+    """Options of a run have a section of their own, which `takes_options` writes."""
+    function = getattr(mg, name)
+    parameters = inspect.signature(function).parameters
+    shared = [x for x in parameters if x in DEFAULTS and f"\n{x}\n" in function.__doc__.partition("Run options")[2]]
+    own = [x for x in parameters if x not in shared]
+    assert [x for x in documented(function) if x != "options"] == own

@@ -111,12 +111,20 @@ class Along(LogZRows, Answer):
 def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOptions]) -> Along:
     """Return ln Z of every model of a sequence of models of the same variables, from one run.
 
-    The models are a list, or a mapping from names to models as `load_updates` returns. `log_likelihood` accepts the
-    result.
+    The chains are resampled in populations unless `resample=False`. `log_likelihood` accepts the result.
 
-    `steps` is the number of steps to the first model; a pilot chooses it by default, unless the path starts from a
-    mixture of phases. Pilots always choose the steps between two neighbours. The chains are resampled in populations
-    unless `resample=False`.
+    Parameters
+    ----------
+    models
+        A list of models, or a mapping from names to models as `load_updates` returns.
+    options
+        Options of the run. `steps` is the number of steps to the first model; a pilot chooses it by default, unless the
+        path starts from a mixture of phases. Pilots always choose the steps between two neighbours.
+
+    Returns
+    -------
+    Along
+        `log_z`, `stderr` and intervals of every model, and a table (`to_dataframe`).
     """
     if not isinstance(models, list | tuple | Mapping) or not models:
         raise ValueError("models must be a list of at least one model, or a mapping from names to models")

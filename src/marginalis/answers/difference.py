@@ -149,7 +149,21 @@ def difference(a: Any, b: Any, **options: Unpack[RunOptions]) -> Difference:
 
     Chains run in both directions and start from samples of each model. The samples are exact if possible; otherwise
     they are the final states of chains annealed to the model, resampled by weight. In that case there is a warning, and
-    there are no bounds. `steps` is the number of steps between the two models, 200 by default.
+    there are no bounds.
+
+    Parameters
+    ----------
+    a
+        A model, or anything that `as_model` accepts.
+    b
+        Another model of the same variables.
+    options
+        Options of the run; `steps` is the number of steps between the two models, 200 by default.
+
+    Returns
+    -------
+    Difference
+        `log_ratio` = ln Z_b − ln Z_a with `stderr`, `interval`, bounds and warnings.
     """
     chosen = filled_in(options, leave_out=_NOT_HERE)
     begin = time.perf_counter()

@@ -22,6 +22,7 @@ from ..models.factors import FactorModel
 from ..models.model import MRF
 from ..options import RunOptions, filled_in, takes_options
 from ..parallel.progress import tell
+from ..parallel.threads import cores
 from ..results.estimate import Estimate
 from ..results.written import Written, finite
 from .estimating import estimate
@@ -29,7 +30,7 @@ from .estimating import estimate
 _AT_ONCE = 1.0  # An exact sum may always take this many seconds.
 _LONGEST = 3600.0  # Without a budget an exact sum may take at most this many seconds.
 _TRIAL = 0.1  # An estimate is tried first for this fraction of the time of the exact sum.
-_LEAST_TRIAL = 0.3  # There is no trial if it would be shorter than this many seconds.
+_LEAST_TRIAL = 0.3  # There is no trial if it would be shorter than this many seconds, or than the prediction.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -196,6 +197,7 @@ def free_energy(
     """
     begun = time.perf_counter()
     chosen = filled_in(options, leave_out=("chains",))
+    cores(chosen["threads"])  # A bad number of threads is an error at once.
     goal = positive(tolerance, "tolerance")
     seconds = math.inf if budget is None else positive(budget, "budget")
     given = load(os.fspath(model)) if isinstance(model, str | os.PathLike) else model
@@ -214,6 +216,7 @@ def _found(
 ) -> ExactLogZ | Estimate:
     """Return the exact ln Z or an estimate of it."""
     limit = _LONGEST if budget is None else max(budget, _AT_ONCE)
+    begun = time.thread_time()
     try:
         prediction = predicted(model, threads=chosen["threads"], max_seconds=limit)
     except ValueError as error:  # The model is too large, or no exact method applies.
@@ -224,7 +227,9 @@ def _found(
             if not isinstance(model, FactorModel):
                 raise
             raise type(error)(f"{error}; and there is no estimate: {reason}") from None
-    if budget is None and prediction.seconds * _TRIAL > _LEAST_TRIAL:
+    # A trial of a network with zeros begins with a reduction, which the prediction has timed.
+    least = max(_LEAST_TRIAL, time.thread_time() - begun)
+    if budget is None and prediction.seconds * _TRIAL > least:
         try:
             tried = _estimated(model, goal, prediction.seconds * _TRIAL, options)
         except ValueError as error:  # With zeros there may be no chain that has a weight.

@@ -62,8 +62,21 @@ def sample(model: Any, n: int, *, exact: bool | None = None, **options: Unpack[R
 
     The samples are exact and independent if a side can be enumerated, the graph is sparse, or all variables are
     Gaussian. Otherwise chains are annealed, at least n and at least 1000 unless `chains` is given, and n of their
-    states are chosen in proportion to their weights. With ``exact=True`` annealing is an error; with ``exact=False``
-    chains are always annealed.
+    states are chosen in proportion to their weights.
+
+    Parameters
+    ----------
+    model
+        A model, or anything that `as_model` accepts.
+    n
+        Number of samples.
+    exact
+        True: exact samples, or an error if there are none. False: samples of annealed chains.
+
+    Returns
+    -------
+    Samples
+        `rows` has a row per sample with the values of all features; `is_exact` says how they were drawn.
     """
     count = whole(n, "n", 1, 2**32)
     yes_or_no(exact, "exact", optional=True)

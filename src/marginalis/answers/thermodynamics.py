@@ -127,9 +127,24 @@ def thermodynamics(
     """Return ln Z, energy, entropy and heat capacity of a model at inverse temperatures `betas`, or at `temperatures`.
 
     β takes the place of 1/T; the temperature of the model is ignored. If all variables are discrete, one run from β = 0
-    to the largest β gives all values: the given β are inserted as steps, and at each of them the chains make `moves`
-    moves over which energies are averaged. Models with real variables take a run of this length for each β, which must
-    be positive.
+    to the largest β gives all values: the given β are inserted as steps. Models with real variables take a run of this
+    length for each β, which must be positive.
+
+    Parameters
+    ----------
+    model
+        A model, or anything that `as_model` accepts.
+    betas
+        Inverse temperatures β.
+    temperatures
+        Temperatures 1/β, instead of `betas`.
+    moves
+        Number of moves of the chains at each β, over which energies are averaged.
+
+    Returns
+    -------
+    Thermodynamics
+        Arrays with an entry per β, with errors; `to_dataframe`, `to_xarray`, `plot`.
     """
     stay = whole(moves, "moves", 1, 10**6)
     model = as_model(model)

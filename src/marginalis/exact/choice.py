@@ -77,26 +77,40 @@ def exact_log_z(
 ) -> ExactLogZ:
     """Return the exact ln Z; its attribute ``method`` is the name of the method used.
 
-    `model` is anything that `as_model` accepts, or a `FactorModel`, which is summed by elimination or counting.
+    Parameters
+    ----------
+    model
+        A model, anything that `as_model` accepts, or a `FactorModel`, which is summed by elimination or counting.
+    method
+        ``"auto"`` takes the cheapest of the methods that apply:
 
-    ``"auto"`` takes the cheapest of the methods that apply:
+        - ``"enumeration"``: sum over all states of the smaller side, with the other side summed out in closed form; on
+          a graph that is not bipartite, the sum is over the states of the visible variables;
+        - ``"layers"``: a deep Boltzmann machine layer by layer;
+        - ``"transfer"``: a two-dimensional lattice, square or triangular, site by site, any couplings and fields;
+        - ``"elimination"``: variables of a sparse graph one by one, in an order of low width, and in slices if the
+          tables would not fit in memory;
+        - ``"counting"``: solutions of a network with many zeros, by weighted model counting (extra ``networks``);
+        - ``"kac-ward"``: an open square lattice without fields, by a determinant;
+        - ``"pfaffian"``: square and triangular lattices, open or periodic, any couplings, no fields;
+        - ``"planar"``: any planar graph, any couplings, no fields or fields along one face only;
+        - ``"kaufman"``: the homogeneous square torus without fields, by its closed formula;
+        - ``"gaussian"``: Gaussian units only, on any graph, in closed form.
+    threads
+        Number of threads; by default the value of the environment variable MARGINALIS_THREADS, or all cores.
+    progress
+        True for a progress bar, or a callback that receives the progress, from 0 to 1.
+    max_seconds
+        Longest time that the sum may be predicted to take.
+    engine
+        ``"cuda"`` enumerates on a GPU.
+    device
+        Number of the GPU, by default the first.
 
-    - ``"enumeration"``: sum over all states of the smaller side, with the other side summed out in closed form; on a
-      graph that is not bipartite, the sum is over the states of the visible variables;
-    - ``"layers"``: a deep Boltzmann machine layer by layer;
-    - ``"transfer"``: a two-dimensional lattice, square or triangular, site by site, any couplings and fields;
-    - ``"elimination"``: variables of a sparse graph one by one, in an order of low width, and in slices if the tables
-      would not fit in memory;
-    - ``"counting"``: solutions of a network with many zeros, by weighted model counting (extra ``networks``);
-    - ``"kac-ward"``: an open square lattice without fields, by a determinant;
-    - ``"pfaffian"``: square and triangular lattices, open or periodic, any couplings, no fields;
-    - ``"planar"``: any planar graph, any couplings, no fields or fields along one face only;
-    - ``"kaufman"``: the homogeneous square torus without fields, by its closed formula;
-    - ``"gaussian"``: Gaussian units only, on any graph, in closed form.
-
-    ``engine="cuda"`` enumerates on a GPU, by default the first.
-
-    Raises `ModelTooLarge` if no method would finish within `max_seconds`.
+    Raises
+    ------
+    ModelTooLarge
+        If no method would finish within `max_seconds`. The message says how long the fastest would take.
     """
     found = predicted(model, method=method, threads=threads, max_seconds=max_seconds, engine=engine, device=device)
     return found.run(progress)

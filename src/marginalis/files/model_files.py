@@ -158,9 +158,13 @@ def _parse(text: str, maxcut: bool) -> MRF | FactorModel:
 def save(model: Any, path: str | Path) -> None:
     """Write a model file, either whole or not at all.
 
-    The ending of the name chooses the format: ``.uai`` (also ``.uai.gz``, ``.uai.xz``), dimod's ``.json`` and ``.coo``,
-    or ``.rudy``. Any other ending gives ``.npz``, which holds every model except a `FactorModel`. `model` is any value
-    that `as_model` accepts.
+    Parameters
+    ----------
+    model
+        A model, or any value that `as_model` accepts.
+    path
+        The file. The ending of its name chooses the format: ``.uai`` (also ``.uai.gz``, ``.uai.xz``), dimod's ``.json``
+        and ``.coo``, or ``.rudy``. Any other ending gives ``.npz``, which holds every model except a `FactorModel`.
     """
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a file")

@@ -96,5 +96,11 @@ def read_update(source: Source, update: int) -> MRF:
 
 
 def load_updates(path: str | Path) -> Updates:
-    """Return all checkpoints of a training run of the package rbms by update; each model is read on access."""
+    """Return all checkpoints of a training run of the package rbms, by update; each model is read on access.
+
+    Parameters
+    ----------
+    path
+        The HDF5 file of the run. `along`, `estimate_many` and `log_likelihood` take the result.
+    """
     return Updates(path)

@@ -67,7 +67,21 @@ def blume_capel(
     """Return the Blume–Capel model of spins s = −1, 0, 1.
 
     E = −(Σ_bonds coupling · s_i s_j − Σ_i crystal_field_i s_i² + Σ_i field_i s_i)/T. State x is the spin x − 1.
-    `crystal_field` and `field` are one number or one for each variable; the other arguments are those of `clock`.
+
+    Parameters
+    ----------
+    graph
+        The sides of a rectangular lattice, as in ``(8, 8)``, or the edges of any graph, pairs of variable numbers.
+    coupling
+        One number or, for a lattice, arrays as for `ising_grid`; for edges, one number or one for each edge.
+    crystal_field
+        One number or one for each variable.
+    field
+        One number or one for each variable.
+    periodic
+        Whether a lattice is periodic, one flag or one per axis.
+    temperature
+        T > 0, which divides the whole energy.
     """
     pairs, j, n = _bonds(graph, coupling, periodic)
     spins = np.array([-1.0, 0.0, 1.0])
@@ -87,7 +101,20 @@ def ashkin_teller(
     """Return the Ashkin–Teller model of two spins σ and τ on each site.
 
     E = −Σ_bonds coupling · (σ_i σ_j + τ_i τ_j + four_spin · σ_i σ_j τ_i τ_j)/T. States 0, 1, 2, 3 are (σ, τ) =
-    (−1, −1), (−1, 1), (1, −1), (1, 1). The other arguments are those of `clock`.
+    (−1, −1), (−1, 1), (1, −1), (1, 1).
+
+    Parameters
+    ----------
+    graph
+        The sides of a rectangular lattice, as in ``(8, 8)``, or the edges of any graph, pairs of variable numbers.
+    coupling
+        One number or, for a lattice, arrays as for `ising_grid`; for edges, one number or one for each edge.
+    four_spin
+        Ratio of the coupling of all four spins of a bond to that of two.
+    periodic
+        Whether a lattice is periodic, one flag or one per axis.
+    temperature
+        T > 0, which divides the whole energy.
     """
     pairs, j, n = _bonds(graph, coupling, periodic)
     sigma, tau = np.array([-1.0, -1.0, 1.0, 1.0]), np.array([-1.0, 1.0, -1.0, 1.0])
@@ -101,9 +128,16 @@ def hard_core(
 ) -> MRF:
     """Return the hard-core lattice gas, whose Z is the sum of activity^|S| over the independent sets S of the graph.
 
-    `activity` is positive, one number or one for each site; with 1, Z is the number of independent sets. Sites are 0/1
-    units, and two particles that touch have a weight of e^−60 or less, which is below rounding. `graph` and `periodic`
-    are those of `clock`.
+    Sites are 0/1 units, and two particles that touch have a weight of e^−60 or less, which is below rounding.
+
+    Parameters
+    ----------
+    graph
+        The sides of a rectangular lattice, as in ``(8, 8)``, or the edges of any graph, pairs of variable numbers.
+    activity
+        A positive number or one for each site; with 1, Z is the number of independent sets.
+    periodic
+        Whether a lattice is periodic, one flag or one per axis.
     """
     pairs, _, n = _bonds(graph, 1.0, periodic)
     z = as_shape(activity, (n,), "activity")

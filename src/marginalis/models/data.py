@@ -80,10 +80,17 @@ def features_of(
 
 
 def states(model: Any, rows: Any) -> NDArray[np.int64]:
-    """Return rows of features, as from `sample` or inside a function of `expectations`, as state numbers.
+    """Return rows of features as state numbers, with a column per variable.
 
-    The result has a column per variable. States of categorical variables are numbered from 0; the lower value of a spin
-    or binary unit is state 0 and the higher value state 1.
+    States of categorical variables are numbered from 0; the lower value of a spin or binary unit is state 0 and the
+    higher value state 1.
+
+    Parameters
+    ----------
+    model
+        The model, which knows the kinds of its units.
+    rows
+        Rows of all features, as those of `sample` or those that a function of `expectations` receives.
     """
     model = as_model(model)
     table = visible_table(model, rows, "rows")

@@ -42,9 +42,26 @@ def from_edges(
 ) -> MRF:
     """Return the model of spins, binaries or Gaussians on any graph, given by its edges.
 
-    E = −(Σ_i field_i x_i + Σ_edges coupling_e x_i x_j)/T. `edges` has shape (m, 2) and numbers the
-    variables from 0; `n` is their number if the last variables have no edge. A Gaussian variable adds −½γx² with its
-    `precision` γ, 1 by default; the model must be normalisable. Couplings of an edge that is given twice add up.
+    E = −(Σ_i field_i x_i + Σ_edges coupling_e x_i x_j)/T.
+
+    Parameters
+    ----------
+    edges
+        Pairs of variable numbers from 0, of shape (m, 2). Couplings of an edge that is given twice add up.
+    coupling
+        One number or one for each edge.
+    field
+        One number or one for each variable.
+    n
+        Number of variables, if the last ones have no edge.
+    units
+        ``"spin"`` (−1, +1), ``"binary"`` (0, 1) or ``"gaussian"``.
+    precision
+        γ > 0 of Gaussian variables, which add −γx²/2 inside the bracket; 1 by default. The model must be normalisable.
+    labels
+        Names of the variables, their numbers by default.
+    temperature
+        T > 0, which divides the whole energy.
     """
     pairs, n = checked_edges(edges, n)
     j = as_shape(coupling, (len(pairs),), "coupling")
@@ -63,8 +80,22 @@ def from_matrix(
 ) -> MRF:
     """Return the model with a matrix of couplings, such as a Boltzmann machine, an SK or a Hopfield model.
 
-    E = −(Σ_i field_i x_i + Σ_{i<j} couplings_ij x_i x_j)/T. The matrix, dense or ``scipy.sparse``, is symmetric with
-    zeros on its diagonal; a triangular matrix is symmetrized.
+    E = −(Σ_i field_i x_i + Σ_{i<j} couplings_ij x_i x_j)/T.
+
+    Parameters
+    ----------
+    couplings
+        A dense or ``scipy.sparse`` matrix, symmetric with zeros on its diagonal; a triangular matrix is symmetrized.
+    field
+        One number or one for each variable.
+    units
+        ``"spin"`` (−1, +1), ``"binary"`` (0, 1) or ``"gaussian"``.
+    precision
+        γ > 0 of Gaussian variables, which add −γx²/2 inside the bracket; 1 by default. The model must be normalisable.
+    labels
+        Names of the variables, their numbers by default.
+    temperature
+        T > 0, which divides the whole energy.
     """
     matrix = sp.csr_array(coupling_matrix(couplings, "couplings"))
     n = matrix.shape[0]
@@ -99,10 +130,23 @@ def from_graph(
 ) -> MRF:
     """Return the model of spins, binaries or Gaussians on any networkx graph.
 
-    `coupling` names an attribute of the edges and `field` one of the nodes; `precision` is that of Gaussian variables.
+    E = −(Σ_i field_i x_i + Σ_edges coupling_e x_i x_j)/T. The nodes are the labels. Parallel edges of a multigraph
+    add up.
 
-    Where a graph lacks the attribute, or if its name is None, a coupling is 1 and a field is 0. Other numeric
-    attributes raise a ValueError. Parallel edges of a multigraph add up. The nodes are the labels.
+    Parameters
+    ----------
+    graph
+        An undirected networkx graph. Numeric attributes that are not used raise a ValueError.
+    coupling
+        The attribute of the edges that holds their couplings. Without it, or if its name is None, a coupling is 1.
+    field
+        The attribute of the nodes that holds their fields. Without it, or if its name is None, a field is 0.
+    units
+        ``"spin"`` (−1, +1), ``"binary"`` (0, 1) or ``"gaussian"``.
+    precision
+        γ > 0 of Gaussian variables, which add −γx²/2 inside the bracket; 1 by default. The model must be normalisable.
+    temperature
+        T > 0, which divides the whole energy.
     """
     if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
         raise ValueError(f"graph is {a_kind(graph)}; it must be a networkx graph")
@@ -162,6 +206,13 @@ def from_bqm(bqm: Any, *, temperature: float = 1.0) -> MRF:
 
     Its energy Σ h_i x_i + Σ J_ij x_i x_j + offset is a cost, so fields and couplings change sign. The offset enters
     ln Z. The variables are the labels.
+
+    Parameters
+    ----------
+    bqm
+        The quadratic model, or any object with ``vartype``, ``linear``, ``quadratic`` and ``offset``.
+    temperature
+        T > 0, which divides the whole energy.
     """
     kind = getattr(getattr(bqm, "vartype", None), "name", None)  # Others have one per variable.
     if kind not in ("SPIN", "BINARY") or not all(hasattr(bqm, x) for x in ("variables", "linear", "quadratic")):
@@ -189,7 +240,20 @@ def potts(
 ) -> MRF:
     """Return the Potts model x_i ∈ {0, …, q−1}, E = −(Σ_i field[i, x_i] + Σ_edges coupling_e δ(x_i, x_j))/T.
 
-    `field` is one number, one per state (q,), or one per variable and state (n, q).
+    Parameters
+    ----------
+    edges
+        Pairs of variable numbers from 0, of shape (m, 2).
+    q
+        Number of states of each variable.
+    coupling
+        One number or one for each edge.
+    field
+        One number, one per state (q,), or one per variable and state (n, q).
+    n
+        Number of variables, if the last ones have no edge.
+    temperature
+        T > 0, which divides the whole energy.
     """
     pairs, n = checked_edges(edges, n)
     pairs, j = _merge(pairs, as_shape(coupling, (len(pairs),), "coupling"))
@@ -228,8 +292,14 @@ def from_tables(
 ) -> MRF:
     """Return the discrete pair model E = −(Σ_i φ_i(x_i) + Σ_ij ψ_ij(x_i, x_j))/T (eq. bipartite_energy_k).
 
-    ``unary[i]`` lists φ_i, one value per state of variable i; variables may have different numbers of states.
-    ``pair[i, j]`` is the table ψ_ij with a row per state of i and a column per state of j.
+    Parameters
+    ----------
+    unary
+        ``unary[i]`` lists φ_i, one value per state of variable i; variables may have different numbers of states.
+    pair
+        ``pair[i, j]`` is the table ψ_ij with a row per state of i and a column per state of j.
+    temperature
+        T > 0, which divides the whole energy.
     """
     if not np.iterable(unary):
         raise ValueError(f"unary is {shown(unary)}; it must list the values of every variable")

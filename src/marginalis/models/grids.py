@@ -29,11 +29,25 @@ def ising_grid(
 ) -> MRF:
     """Return the Ising model on a rectangular lattice, E = −(Σ_i field_i s_i + Σ_bonds coupling s_i s_j)/T.
 
-    Sites are numbered row-major. `coupling` is one number, or one array per direction with the last axis first. In two
-    dimensions these are (horizontal, vertical): horizontal[r, c] joins (r, c)–(r, c+1) and vertical[r, c] joins
-    (r, c)–(r+1, c). Entries that wrap around are used only if `periodic`, which is one flag or one per axis. A periodic
-    side of length 2 has two bonds between its sites. `field` is one number or one per site. With `triangular`, in two
-    dimensions, a third direction joins (r, c)–(r+1, c+1).
+    Sites are numbered row-major.
+
+    Parameters
+    ----------
+    shape
+        The sides of the lattice, as in ``(8, 8)``, in any number of dimensions.
+    coupling
+        One number, or one array per direction with the last axis first. In two dimensions these are (horizontal,
+        vertical): horizontal[r, c] joins (r, c)–(r, c+1) and vertical[r, c] joins (r, c)–(r+1, c). Entries that wrap
+        around are used only if `periodic`.
+    field
+        One number or one for each site.
+    periodic
+        Whether the lattice wraps around, one flag or one per axis. A periodic side of length 2 has two bonds between
+        its sites.
+    triangular
+        Whether, in two dimensions, a third direction joins (r, c)–(r+1, c+1).
+    temperature
+        T > 0, which divides the whole energy.
     """
     grid = _grid(shape, periodic, triangular)
     b = as_shape(field, grid.shape, "field").ravel()
@@ -64,9 +78,24 @@ def potts_grid(
     periodic: bool | Sequence[bool] = False,
     temperature: float = 1.0,
 ) -> MRF:
-    """Return the Potts model with q states on a rectangular lattice, with couplings as in `ising_grid`.
+    """Return the Potts model with q states on a rectangular lattice.
 
-    E = −(Σ_i field[i, x_i] + Σ_bonds coupling δ(x_i, x_j))/T; `field` is one number, (q,), or (sites, q).
+    E = −(Σ_i field[i, x_i] + Σ_bonds coupling δ(x_i, x_j))/T.
+
+    Parameters
+    ----------
+    shape
+        The sides of the lattice, as in ``(8, 8)``, in any number of dimensions.
+    q
+        Number of states of each variable.
+    coupling
+        One number, or one array per direction, as for `ising_grid`.
+    field
+        One number, one per state (q,), or one per site and state (sites, q).
+    periodic
+        Whether the lattice wraps around, one flag or one per axis.
+    temperature
+        T > 0, which divides the whole energy.
     """
     pairs, j, n = lattice_bonds(shape, coupling, periodic)
     return potts_model(pairs, n, q, j, field, temperature)

@@ -38,10 +38,27 @@ def rbm(
 ) -> MRF:
     """Return a restricted Boltzmann machine of spins −1 and +1, or of 0/1 units with ``units="binary"``.
 
-    The weights have the shape |V| × |H|. `units` is one word or a pair (visible, hidden): ``"spin"`` (−1, +1; the
-    default), ``"binary"`` (0, 1), ``"categorical:q"`` (one-hot: q rows or columns of the weights, and q biases, per
-    variable), ``"gaussian"`` with precision γ (1 by default), `ReLU` or `dReLU`, as in ``("spin", mg.ReLU(gamma))``, or
-    your own kind (see `models.units`).
+    E(v, h) = −(Σ_i b_i v_i + Σ_j c_j h_j + Σ_ij w_ij v_i h_j)/T.
+
+    Parameters
+    ----------
+    weights
+        Couplings w of shape |V| × |H|, a dense or a ``scipy.sparse`` matrix.
+    visible_bias
+        Fields b of the visible units, |V| numbers.
+    hidden_bias
+        Fields c of the hidden units, |H| numbers.
+    units
+        Kinds of units, one word or a pair (visible, hidden): ``"spin"`` (−1, +1; the default), ``"binary"`` (0, 1),
+        ``"categorical:q"`` (one-hot: q rows or columns of the weights, and q biases, per variable), ``"gaussian"``,
+        `ReLU` or `dReLU`, as in ``("spin", mg.ReLU(gamma))``, or your own kind (see `models.units`).
+    temperature
+        T > 0, which divides the whole energy.
+    visible_precision
+        γ > 0 of Gaussian visible units, which adds −γv²/2 inside the bracket of the energy; one number or one for each
+        unit, 1 by default.
+    hidden_precision
+        γ of Gaussian hidden units.
     """
     pair = (units, units) if isinstance(units, str | Units) else tuple(units) if isinstance(units, list | tuple) else ()
     if len(pair) != 2:
@@ -67,16 +84,21 @@ def as_factors(value: Any) -> Any:
 def as_model(value: Any, argument: str = "model") -> MRF:
     """Return `value` as a model, or raise a ValueError that names the argument.
 
-    `value` is a model already, or one of
+    Parameters
+    ----------
+    value
+        A model already, or one of
 
-    - a tuple (weights of shape |V| × |H|, visible_bias, hidden_bias, units), as `rbm` takes them; without the units,
-      spins are assumed, with a Python warning;
-    - a fitted scikit-learn ``BernoulliRBM`` (0/1 units), or a ``Pipeline`` that ends in one;
-    - a dimod binary quadratic model (see `from_bqm`), a networkx graph (see `from_graph`);
-    - a ``BinaryPolynomial`` of dimod;
-    - a Markov network, factor graph or Bayesian network of pgmpy (see `from_pgmpy`);
-    - a torch module or its ``state_dict`` (see `states.from_state`);
-    - a `FactorModel` without zeros (those with zeros can be estimated and summed exactly only, see `annealable`).
+        - a tuple (weights of shape |V| × |H|, visible_bias, hidden_bias, units), as `rbm` takes them; without the
+          units, spins are assumed, with a Python warning;
+        - a fitted scikit-learn ``BernoulliRBM`` (0/1 units), or a ``Pipeline`` that ends in one;
+        - a dimod binary quadratic model (see `from_bqm`), a networkx graph (see `from_graph`);
+        - a ``BinaryPolynomial`` of dimod;
+        - a Markov network, factor graph or Bayesian network of pgmpy (see `from_pgmpy`);
+        - a torch module or its ``state_dict`` (see `states.from_state`);
+        - a `FactorModel` without zeros (those with zeros can be estimated and summed exactly only, see `annealable`).
+    argument
+        The name of the value in error messages.
     """
     if isinstance(value, MRF):
         return value
@@ -148,6 +170,18 @@ def dbm(
 
     E = −(Σ_l b_l·x_l + Σ_l x_lᵀ W_l x_{l+1})/T. The even layers are one side of a bipartite graph and the odd layers
     the other.
+
+    Parameters
+    ----------
+    weights
+        The matrices W_0, W_1, …, one fewer than there are layers; W_l has a row per unit of layer l and a column per
+        unit of layer l + 1.
+    biases
+        The fields b_0, b_1, … of the layers.
+    units
+        ``"binary"`` (0 and 1, the default) or ``"spin"`` (−1 and +1), for all layers.
+    temperature
+        T > 0, which divides the whole energy.
     """
     if not all(isinstance(x, list | tuple) for x in (weights, biases)):
         raise ValueError("weights and biases must be lists: one matrix between layers, one vector per layer")

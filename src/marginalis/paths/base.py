@@ -271,6 +271,20 @@ def data_base(model: MRF, data: ArrayLike, *, pseudo_count: float = 1.0) -> Base
 
     The rates of a discrete variable are those of the data with `pseudo_count` more samples of each state, so that no
     rate is zero (Salakhutdinov & Murray, ICML 2008, start from such a base). A Gaussian variable has the data's mean.
+
+    Parameters
+    ----------
+    model
+        The model that is to be annealed.
+    data
+        Rows of visible features, as for `log_likelihood`.
+    pseudo_count
+        Number of samples of each state that are added to the data.
+
+    Returns
+    -------
+    Base
+        A value for the option `base` of `estimate` and of the other functions that anneal.
     """
     model = as_model(model)
     rows = visible_rows(model, data)

@@ -272,7 +272,13 @@ class Estimate(Answer):
 
 
 def load_estimate(path: str | Path) -> Estimate:
-    """Read an estimate that `Estimate.save` or ``marginalis estimate --out`` wrote; it equals the one written."""
+    """Read an estimate that `Estimate.save` or ``marginalis estimate --out`` wrote; it equals the one written.
+
+    Parameters
+    ----------
+    path
+        The ``.npz`` file of the estimate.
+    """
     with reading("result", path):
         return of_content(read_result(path))
 

@@ -196,7 +196,10 @@ RECTIFIED = "relu", "drelu"
 def ReLU(gamma: ArrayLike = 1.0) -> Rectified:
     """Return the kind of units h ≥ 0 that add −γh²/2 to the exponent, for `units` of `rbm`.
 
-    `gamma` is positive, one number for all units or one per unit.
+    Parameters
+    ----------
+    gamma
+        γ > 0, one number for all units or one per unit.
     """
     return Rectified(_checked(gamma, "gamma"), (math.inf,), (0.0,), (0.0,))
 
@@ -209,8 +212,18 @@ def dReLU(
 ) -> Rectified:
     """Return the kind of real units that add −γ₊h²/2 + θ₊h for h ≥ 0 and −γ₋h²/2 + θ₋h for h < 0, for `units` of `rbm`.
 
-    Each parameter is one number for all units or one per unit; γ₊ and γ₋ are positive. The bias of a unit is added to
-    both θ.
+    Each parameter is one number for all units or one per unit.
+
+    Parameters
+    ----------
+    gamma_plus
+        γ₊ > 0.
+    gamma_minus
+        γ₋ > 0.
+    theta_plus
+        θ₊, to which the bias of a unit is added.
+    theta_minus
+        θ₋, to which the bias of a unit is added.
     """
     given = gamma_plus, gamma_minus, theta_plus, theta_minus
     return Rectified(*(_checked(x, name) for x, name in zip(given, PARAMETERS, strict=True)))
