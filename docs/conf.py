@@ -67,6 +67,7 @@ def completed(text):
     return text.replace(REST, f"## Others\n\n```{{eval-rst}}\n{entries}```\n" if rest else "")
 
 
+COLON = "\ue000"  # Stands for a colon while a docstring is parsed.
 COMMANDS = "<!-- all commands -->"
 
 
@@ -101,8 +102,47 @@ def _metavar(parameter):
     return parameter.metavar or parameter.name.upper()
 
 
+# Formulas in docstrings: an energy, and a letter with an index.
+ENERGY = re.compile(r"(?:−E·T|E(?:\(v, h\))?) = −?[^`.]*?(?:\)/T|(?=\. ))")
+INDEXED = re.compile(
+    r"(?<![\w`.])(?:ln )?[A-Za-zα-ωΛ]_(?:\{[^}]*\}|\d+|[a-z]{1,2})(?:\([a-z]_[a-z](?:, [a-z]_[a-z])?\))?(?![\w`])"
+)
+SYMBOLS = {"−": "-", "·": r"\cdot ", "×": r"\times ", "ᵀ": r"^\top ", "²": "^2", "½": r"\tfrac12 ", "±": r"\pm "}
+WORDS = {"Σ": r"\sum", "Π": r"\prod", "cos": r"\cos", "ln": r"\ln"}
+
+
+def tex(formula):
+    """Return a formula of a docstring in LaTeX; Greek letters stay as they are."""
+
+    def name(found):
+        first, *rest = found[0].split("_")
+        while len(first) > 2 and rest and len(rest[0]) > 2:  # A name of several words.
+            first += rf"\_{rest.pop(0)}"
+        head = WORDS.get(first) or (rf"\text{{{first}}}" if len(first) > 2 else first)
+        return head + "".join(rf"_{{\text{{{x}}}}}" if len(x) > 2 else f"_{{{x}}}" for x in rest) + " "
+
+    found = re.sub(r"[A-Za-zα-ωΑ-Ω]+(?:_[A-Za-z0-9]+)*", name, formula)
+    return "".join(SYMBOLS.get(x, x) for x in found).strip()
+
+
+def typeset(lines):
+    """Let formulas be mathematics, in the lines of a docstring that are not code."""
+    text = "\n".join(lines)
+    parts = re.split(r"(``.*?``|`[^`]*`|^(?:>>>| {8}).*$)", text, flags=re.MULTILINE | re.DOTALL)
+
+    def math(found):
+        return rf"\ :math:`{tex(found[0].replace(chr(10), ' '))}`\ "
+
+    for k in range(0, len(parts), 2):
+        pieces = re.split(f"({ENERGY.pattern})", parts[k])
+        for j, piece in enumerate(pieces):
+            pieces[j] = math(re.match("(?s)(.*)", piece)) if j % 2 else INDEXED.sub(math, piece)
+        parts[k] = "".join(pieces)
+    return "".join(parts).split("\n")
+
+
 def setup(app):
-    """Complete the reference; and escape sizes, |V| in docstrings, which would be taken for substitutions."""
+    """Complete the reference, typeset formulas, and escape sizes, |V|, which would be taken for substitutions."""
 
     def complete(app, page, source):
         if page == "reference/api":
@@ -110,8 +150,13 @@ def setup(app):
         if page == "reference/cli":
             source[0] = with_commands(source[0])
 
+    def hide(app, what, name, thing, options, lines):  # What follows a colon would be taken for a type.
+        if what in ("property", "attribute") and lines:
+            lines[0] = lines[0].replace(": ", f"{COLON} ")
+
     def escape(app, what, name, thing, options, lines):
-        lines[:] = [line.replace("|", r"\|") for line in lines]
+        lines[:] = [line.replace(COLON, ":").replace("|", r"\|") for line in typeset(lines)]
 
     app.connect("source-read", complete)
+    app.connect("autodoc-process-docstring", hide, priority=400)
     app.connect("autodoc-process-docstring", escape, priority=600)

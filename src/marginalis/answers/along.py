@@ -42,13 +42,13 @@ class Along(LogZRows, Answer):
     Errors of neighbouring values are correlated, so differences are more precise than the values themselves.
     """
 
-    log_weights: Array  # [model, population]; Z_0 is not included.
-    log_z0: float
-    record: Record
-    models: tuple[MRF, ...]
-    names: tuple[Any, ...]  # Names of the models: their numbers, or those of the updates that they come from.
-    unseen: float = 0.0
-    notes: tuple[str, ...] = ()  # warnings that do not follow from the weights
+    log_weights: Array  #: [model, population]; Z_0 is not included.
+    log_z0: float  #: ln Z_0 of the base of the path to the first model.
+    record: Record  #: Options, seeds, engine and seconds of the run.
+    models: tuple[MRF, ...]  #: The models, in order.
+    names: tuple[Any, ...]  #: Names of the models: their numbers, or those of the updates that they come from.
+    unseen: float = 0.0  #: See `Estimate.unseen`.
+    notes: tuple[str, ...] = ()  #: Warnings that do not follow from the weights.
     _is_table = True
 
     def __len__(self) -> int:

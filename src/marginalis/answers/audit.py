@@ -52,30 +52,30 @@ class Audit(Answer):
     Energies H are those of the model without its temperature; β takes the place of 1/T.
     """
 
-    beta: float  # Maximum of the likelihood.
-    stderr: float
-    nominal: float  # 1/T of the model.
-    pseudo_beta: float | None  # Maximum of the pseudo-likelihood; infinite if the samples are local minima.
-    pseudo_stderr: float | None
-    pseudo_z: float | None  # Its slope at β in standard errors; None if only visible variables are given.
-    samples: int
-    energy: float  # Mean of the samples.
-    energy_error: float
-    model_energy: float  # Mean under the model at its own temperature.
-    model_energy_error: float
-    spread: float  # Standard deviation of the energy of the samples.
-    model_spread: float  # Standard deviation of the energy of the model at β.
-    spread_z: float | None  # Difference of the variances in standard errors.
-    log_z: float  # ln Z of the model at β.
-    log_z_error: float
-    kl_nominal: float  # Kullback–Leibler divergence of P at β from P at the temperature of the model
-    bounds: Bounds | None  # Bounds of F at β; the reverse chains start from the samples.
-    kl_at_least: float | None  # Lower bound of the divergence of the samples' distribution from P at β.
-    kl_error: float | None
-    kl_source: str | None  # What it follows from: "reverse chains" or "frequencies of states".
-    curve: Thermodynamics  # Values at a few points around β.
-    record: Record
-    run_warnings: tuple[str, ...]
+    beta: float  #: Maximum of the likelihood.
+    stderr: float  #: Standard error of `beta`.
+    nominal: float  #: 1/T of the model.
+    pseudo_beta: float | None  #: Maximum of the pseudo-likelihood; infinite if the samples are local minima.
+    pseudo_stderr: float | None  #: Standard error of `pseudo_beta`.
+    pseudo_z: float | None  #: Its slope at β in standard errors; None if only visible variables are given.
+    samples: int  #: Number of samples.
+    energy: float  #: Mean of the samples.
+    energy_error: float  #: Its standard error.
+    model_energy: float  #: Mean under the model at its own temperature.
+    model_energy_error: float  #: Its standard error.
+    spread: float  #: Standard deviation of the energy of the samples.
+    model_spread: float  #: Standard deviation of the energy of the model at β.
+    spread_z: float | None  #: Difference of the variances in standard errors.
+    log_z: float  #: ln Z of the model at β.
+    log_z_error: float  #: Its standard error.
+    kl_nominal: float  #: Kullback–Leibler divergence of P at β from P at the temperature of the model
+    bounds: Bounds | None  #: Bounds of F at β; the reverse chains start from the samples.
+    kl_at_least: float | None  #: Lower bound of the divergence of the samples' distribution from P at β.
+    kl_error: float | None  #: Its standard error.
+    kl_source: str | None  #: What it follows from: "reverse chains" or "frequencies of states".
+    curve: Thermodynamics  #: Values at a few points around β.
+    record: Record  #: Options, seeds, engine and seconds of the run.
+    run_warnings: tuple[str, ...]  #: Warnings of the runs that the audit consists of.
 
     @property
     def interval(self) -> tuple[float, float]:

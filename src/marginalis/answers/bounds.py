@@ -49,11 +49,11 @@ MIN_OVERLAP = 20.0  # Bennett's error is unreliable below this effective number 
 class Bounds(Answer):
     """Two bounds of F that hold together with probability `confidence`, and an estimate of F."""
 
-    forward: Estimate
-    reverse_log_weights: Array  # Chains from the target to the base; their mean weight estimates Z_0/Z.
-    samples: str  # Source of the states that the reverse chains start from: "given", "exact, by …" or "approximate".
-    confidence: float
-    record: Record  # Record of the forward run, with the time of both runs.
+    forward: Estimate  #: Estimate of F from chains that run from the base to the model.
+    reverse_log_weights: Array  #: Chains from the target to the base; their mean weight estimates Z_0/Z.
+    samples: str  #: Source of the states that the reverse chains start from: "given", "exact, by …" or "approximate".
+    confidence: float  #: Probability that both bounds hold together.
+    record: Record  #: Record of the forward run, with the time of both runs.
 
     @property
     def is_certified(self) -> bool:

@@ -41,13 +41,13 @@ MIN_OVERLAP = 20.0  # Bennett's error is unreliable below this effective number 
 class Difference(Answer):
     """ln Z_b − ln Z_a by Bennett's acceptance ratio, from chains that go from a to b and from b to a."""
 
-    forward_log_weights: Array  # Chains from samples of a to b; their mean weight estimates Z_b/Z_a.
-    reverse_log_weights: Array  # Chains from samples of b to a; their mean weight estimates Z_a/Z_b.
-    samples: tuple[str, str]  # Sources of the states at a and at b: "exact, by …" or "approximate".
-    record: Record
-    start_log_weights: tuple[Array | None, Array | None] = (None, None)  # States annealed to a and to b.
-    rounding: float = 0.0  # Possible common error of all log-weights by rounding.
-    unseen: float = 0.0  # See `Estimate.unseen`.
+    forward_log_weights: Array  #: Chains from samples of a to b; their mean weight estimates Z_b/Z_a.
+    reverse_log_weights: Array  #: Chains from samples of b to a; their mean weight estimates Z_a/Z_b.
+    samples: tuple[str, str]  #: Sources of the states at a and at b: "exact, by …" or "approximate".
+    record: Record  #: Options, seeds, engine and seconds of the run.
+    start_log_weights: tuple[Array | None, Array | None] = (None, None)  #: States annealed to a and to b.
+    rounding: float = 0.0  #: Possible common error of all log-weights by rounding.
+    unseen: float = 0.0  #: See `Estimate.unseen`.
 
     @cached_property
     def _bennett(self) -> Bennett:

@@ -26,11 +26,11 @@ class Estimates(Written, Displayed):
     ``answers[name]`` is the `Estimate` of a model.
     """
 
-    names: Sequence[Any]
-    numbers: Numbers
-    seconds: float
-    make: Callable[[int], Estimate | None] = lambda number: None  # Returns the estimate of a model by its number.
-    is_kept: bool = False  # Whether log-weights are kept.
+    names: Sequence[Any]  #: Name or number of each model.
+    numbers: Numbers  #: F, errors and other numbers of all models.
+    seconds: float  #: Time of the whole call.
+    make: Callable[[int], Estimate | None] = lambda number: None  #: Returns the estimate of a model by its number.
+    is_kept: bool = False  #: Whether log-weights are kept.
     _made: dict[int, Estimate] = field(default_factory=dict)
     _is_table = True
 

@@ -52,19 +52,19 @@ class Expectations(Answer):
     change of the mean that they can cause.
     """
 
-    means: Array
-    mean_errors: Array
-    pairs: Indices
-    correlations: Array
-    correlation_errors: Array
-    functions: Mapping[str, Array]
-    function_errors: Mapping[str, Array]
-    features: Features
-    record: Record
-    source: str  # "annealing", or the exact method.
-    estimate: Estimate | None = None  # Estimate of F from the same chains; None if the means are exact.
-    notes: tuple[str, ...] = ()
-    model: MRF | None = None  # None for a model of factors.
+    means: Array  #: Mean of each feature, in the caller's order.
+    mean_errors: Array  #: Their standard errors; 0 if exact.
+    pairs: Indices  #: Pairs of features that are coupled.
+    correlations: Array  #: Mean product of each pair.
+    correlation_errors: Array  #: Their standard errors.
+    functions: Mapping[str, Array]  #: Mean of each given function, by name.
+    function_errors: Mapping[str, Array]  #: Their standard errors.
+    features: Features  #: The variable, and the state if it is categorical, of each feature.
+    record: Record  #: Options, seeds, engine and seconds of the run.
+    source: str  #: "annealing", or the exact method.
+    estimate: Estimate | None = None  #: Estimate of F from the same chains; None if the means are exact.
+    notes: tuple[str, ...] = ()  #: Warnings.
+    model: MRF | None = None  #: None for a model of factors.
     _is_table = True
 
     @property

@@ -40,13 +40,13 @@ class FreeEnergy(Written, Displayed):
     Exactly one of `exact` and `estimate` is not None; it is the source of the numbers.
     """
 
-    variables: int
-    tolerance: float
-    seconds: float
-    model: str  # Digest of the model; it is empty for models of factors.
-    exact: ExactLogZ | None = None
-    estimate: Estimate | None = None
-    hints: tuple[str, ...] = ()  # Remarks on an exact value; an estimate has its own.
+    variables: int  #: Number of variables of the model.
+    tolerance: float  #: Largest half-width of the interval that was asked for.
+    seconds: float  #: Time of the whole call, compilation included.
+    model: str  #: Digest of the model; it is empty for models of factors.
+    exact: ExactLogZ | None = None  #: The exact ln Z, or None.
+    estimate: Estimate | None = None  #: The estimate, or None.
+    hints: tuple[str, ...] = ()  #: Remarks on an exact value; an estimate has its own.
 
     @property
     def _value(self) -> Any:

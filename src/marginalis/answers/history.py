@@ -74,7 +74,7 @@ class Point:
 class History(Written, Displayed):
     """The points of a training run in the order of their steps."""
 
-    points: tuple[Point, ...]
+    points: tuple[Point, ...]  #: One point for each step at which ln Z was noted.
     _is_table = True
 
     def __len__(self) -> int:

@@ -47,12 +47,12 @@ class LogLikelihood(OfSamples, Written, Displayed):
     ln Z. An estimated ln Z is too low on average (E[ln Ẑ] ≤ ln Z), so likelihoods are too high on average.
     """
 
-    unnormalised: Array  # ln Σ_h exp(−E(v, h)) of each row.
-    log_z: float
-    log_z_interval: tuple[float, float]
-    log_z_source: str  # "exact, by …", "given", or the method with its steps, chains and seed.
-    seconds: float
-    warnings: tuple[str, ...]
+    unnormalised: Array  #: ln Σ_h exp(−E(v, h)) of each row.
+    log_z: float  #: ln Z.
+    log_z_interval: tuple[float, float]  #: 95 % interval of ln Z.
+    log_z_source: str  #: "exact, by …", "given", or the method with its steps, chains and seed.
+    seconds: float  #: Time of the whole call.
+    warnings: tuple[str, ...]  #: Reasons to doubt ln Z, as sentences.
 
     @property
     def samples(self) -> int:

@@ -43,9 +43,9 @@ class LogLikelihoods(OfSamples, Answer):
     of rows. Errors of neighbouring models are correlated, so their differences are more precise.
     """
 
-    unnormalised: Array  # [model, row]: ln Σ_h exp(−E(v, h))
-    run: Along
-    warnings: tuple[str, ...]
+    unnormalised: Array  #: [model, row]: ln Σ_h exp(−E(v, h))
+    run: Along  #: ln Z of every model.
+    warnings: tuple[str, ...]  #: Reasons to doubt ln Z, as sentences.
     _is_table = True
 
     @property

@@ -32,11 +32,11 @@ class Samples(Displayed):
     follow the model only approximately, and some may be equal.
     """
 
-    rows: Array
-    is_exact: bool
-    source: str
-    warnings: tuple[str, ...] = ()
-    labels: tuple[Any, ...] = ()  # Names of the columns: the label of a variable, for one-hot features with its state.
+    rows: Array  #: States, a row of all features for each sample.
+    is_exact: bool  #: Whether the samples are exact and independent.
+    source: str  #: The exact method, or ``"annealing"``.
+    warnings: tuple[str, ...] = ()  #: Reasons to doubt the samples, as sentences.
+    labels: tuple[Any, ...] = ()  #: Names of the columns: the label of a variable, for one-hot features with its state.
 
     def __len__(self) -> int:
         """Return the number of samples."""

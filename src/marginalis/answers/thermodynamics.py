@@ -56,18 +56,18 @@ class Thermodynamics(Answer):
     C = β²(⟨H²⟩ − ⟨H⟩²). `free_energy` is −ln Z, as everywhere in this package; times T it is the free energy U − TS.
     """
 
-    betas: Array
-    log_z: Array
-    log_z_error: Array
-    energy: Array
-    energy_error: Array
-    entropy: Array
-    entropy_error: Array
-    heat_capacity: Array
-    heat_capacity_error: Array
-    ess: Array  # Effective number of chains at each β.
-    record: Record
-    warnings: tuple[str, ...]
+    betas: Array  #: Inverse temperatures β.
+    log_z: Array  #: ln Z at each β.
+    log_z_error: Array  #: Their standard errors.
+    energy: Array  #: Mean energy at each β, without the factor 1/T.
+    energy_error: Array  #: Their standard errors.
+    entropy: Array  #: Entropy at each β, in nats.
+    entropy_error: Array  #: Their standard errors.
+    heat_capacity: Array  #: Heat capacity at each β, in units of k_B.
+    heat_capacity_error: Array  #: Their standard errors.
+    ess: Array  #: Effective number of chains at each β.
+    record: Record  #: Options, seeds, engine and seconds of the run.
+    warnings: tuple[str, ...]  #: Reasons to doubt the values, as sentences.
     _is_table = True
 
     @property

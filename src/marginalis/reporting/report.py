@@ -34,19 +34,19 @@ _TEMPERATURES = 25  # Number of temperatures at which the heat capacity is compu
 class Report(Displayed):
     """The answers on the page of `report`; an answer that is not available is None."""
 
-    model: MRF | FactorModel
-    estimate: Estimate | None
-    bounds: Bounds | None
-    thermodynamics: Thermodynamics | None
-    exact: ExactLogZ | None
-    exact_curve: ExactCurve | None  # ln Z and heat capacity against β.
-    likelihood: LogLikelihood | None
-    missing: Mapping[str, str]  # The reason for each missing part.
-    path: Path
-    title: str
-    command: str  # The command or call that makes the page again.
-    summed_out: int  # Number of variables that are summed out at every step.
-    was_free: bool  # Whether the path was left to the package, which then tries several.
+    model: MRF | FactorModel  #: The model.
+    estimate: Estimate | None  #: Estimate of F.
+    bounds: Bounds | None  #: Bounds of F.
+    thermodynamics: Thermodynamics | None  #: Energy, entropy and heat capacity against β.
+    exact: ExactLogZ | None  #: The exact ln Z.
+    exact_curve: ExactCurve | None  #: ln Z and heat capacity against β.
+    likelihood: LogLikelihood | None  #: ln p of the rows of data.
+    missing: Mapping[str, str]  #: The reason for each missing part.
+    path: Path  #: The file of the page.
+    title: str  #: Title of the page.
+    command: str  #: The command or call that makes the page again.
+    summed_out: int  #: Number of variables that are summed out at every step.
+    was_free: bool  #: Whether the path was left to the package, which then tries several.
 
     @property
     def free_energy(self) -> float:

@@ -58,10 +58,10 @@ class Curve(LogZRows, Written, Displayed):
     temperature T/β; real variables keep their own terms, such as −γx²/2, along the path.
     """
 
-    betas: Array
-    log_weights: Array  # [step, chain]; Z_0 is not included.
-    log_z0: float
-    unseen: float = 0.0
+    betas: Array  #: β of each point.
+    log_weights: Array  #: [step, chain]; Z_0 is not included.
+    log_z0: float  #: ln Z_0 of the base.
+    unseen: float = 0.0  #: See `Estimate.unseen`.
     ess_of = "chains"
 
     def to_dict(self) -> dict[str, Any]:

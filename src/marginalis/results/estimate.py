@@ -43,12 +43,12 @@ class Estimate(Answer):
     Z is estimated without bias; F is not: E[F̂] ≥ F (eq. F_AIS_bound).
     """
 
-    weights: Weights  # One weight per chain, or per population if chains are resampled.
-    record: Record
-    fingerprint: str
-    curve: Curve | None = None  # ln Z(β) along the path, if it was recorded.
-    notes: tuple[str, ...] = ()  # Warnings that do not follow from the weights.
-    hints: tuple[str, ...] = ()  # Remarks that are not stored in files.
+    weights: Weights  #: One weight per chain, or per population if chains are resampled.
+    record: Record  #: Options, seeds, engine and seconds of the run.
+    fingerprint: str  #: Digest of model and plan; estimates that are joined must share it.
+    curve: Curve | None = None  #: ln Z(β) along the path, if it was recorded.
+    notes: tuple[str, ...] = ()  #: Warnings that do not follow from the weights.
+    hints: tuple[str, ...] = ()  #: Remarks that are not stored in files.
 
     @property
     def log_weights(self) -> Array:

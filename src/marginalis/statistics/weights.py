@@ -23,10 +23,23 @@ class Weights(Displayed):
     """N independent log-weights ln W with E[W] = Z/Z_0, and the estimate of ln Z with its error and warnings.
 
     W is the weight of a chain, or of a population of chains. A weight of zero is a log-weight of −∞. `interval` is that
-    of the free energy F = −ln Z, as in an `Estimate`. `rounding` is an error common to all log-weights, which their
-    spread does not show. `unseen` is the share of the mean weight that may come from states which no chain has
-    visited. `of` is "chains" or "populations", for warnings. If the weights are `one_sided`, that is, if nothing
-    speaks against important states that no chain can reach, they give a lower bound of ln Z and no upper one.
+    of the free energy F = −ln Z, as in an `Estimate`.
+
+    Parameters
+    ----------
+    log_weights
+        The values of ln W, one per chain or population.
+    log_z0
+        ln Z_0 of the distribution that the chains start from.
+    rounding
+        An error common to all log-weights, which their spread does not show.
+    unseen
+        The share of the mean weight that may come from states which no chain has visited.
+    of
+        ``"chains"`` or ``"populations"``, for warnings.
+    one_sided
+        Whether there may be important states that no chain can reach. Then the weights give a lower bound of ln Z and no
+        upper one.
     """
 
     log_weights: Array
