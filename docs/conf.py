@@ -118,7 +118,7 @@ def tex(formula):
         first, *rest = found[0].split("_")
         while len(first) > 2 and rest and len(rest[0]) > 2:  # A name of several words.
             first += rf"\_{rest.pop(0)}"
-        head = WORDS.get(first) or (rf"\text{{{first}}}" if len(first) > 2 else first)
+        head = WORDS.get(first) or (rf"\text{{{first}}}\," if len(first) > 2 else first)
         return head + "".join(rf"_{{\text{{{x}}}}}" if len(x) > 2 else f"_{{{x}}}" for x in rest) + " "
 
     found = re.sub(r"[A-Za-zα-ωΑ-Ω]+(?:_[A-Za-z0-9]+)*", name, formula)
@@ -128,7 +128,7 @@ def tex(formula):
 def typeset(lines):
     """Let formulas be mathematics, in the lines of a docstring that are not code."""
     text = "\n".join(lines)
-    parts = re.split(r"(``.*?``|`[^`]*`|^(?:>>>| {8}).*$)", text, flags=re.MULTILINE | re.DOTALL)
+    parts = re.split(r"(``.*?``|`[^`]*`|^ *(?:>>>|\.\.\.) [^\n]*$)", text, flags=re.MULTILINE | re.DOTALL)
 
     def math(found):
         return rf"\ :math:`{tex(found[0].replace(chr(10), ' '))}`\ "

@@ -268,15 +268,15 @@ def takes_options(*names: str, leave_out: Sequence[str] = ()) -> Callable[[Door]
             for name in chosen
         ]
         door.__signature__ = signature.replace(parameters=own + listed)  # type: ignore[attr-defined]
-        explained = "\n".join(
-            f"{name}\n{textwrap.fill(text, 100, initial_indent='    ', subsequent_indent='    ')}"
-            for name, text in notes().items()
-            if name in chosen
-        )
+        explained = "\n".join(f"{name}\n{_paragraph(text)}" for name, text in notes().items() if name in chosen)
         door.__doc__ = inspect.cleandoc(door.__doc__ or "") + "\n\nRun options\n-----------\n" + explained + "\n"
         return door
 
     return dress
+
+
+def _paragraph(text: str) -> str:
+    return textwrap.fill(text, 100, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 def check_names(options: Iterable[str], known: Sequence[str]) -> None:
