@@ -117,6 +117,31 @@ def test_the_faster_of_sum_and_estimate_is_chosen(rng, monkeypatch):
     assert mg.free_energy(model, 1e-7, engine="numpy").is_exact
 
 
+def test_a_trial_that_may_take_as_long_as_the_prediction_is_not_made(rng, monkeypatch):
+    """A network whose reduction takes seconds would be reduced again for the trial."""
+    predicted = slow(20.0)
+
+    def slowly(model, **options):
+        begun = time.thread_time()
+        while time.thread_time() - begun < 0.05:
+            pass
+        return predicted(model, **options)
+
+    model = random_rbm(rng, 5, 6)
+    monkeypatch.setattr(module, "_LEAST_TRIAL", 0.0)
+    monkeypatch.setattr(module, "_TRIAL", 0.002)  # 0.04 s
+    monkeypatch.setattr(module, "predicted", slowly)
+    assert mg.free_energy(model, 10.0, engine="numpy").is_exact
+    monkeypatch.setattr(module, "predicted", predicted)
+    assert not mg.free_energy(model, 10.0, engine="numpy").is_exact
+
+
+def test_a_bad_number_of_threads_is_an_error_before_the_sum(rng, caplog):
+    with caplog.at_level(logging.INFO, "marginalis"), pytest.raises(ValueError, match="threads is 0"):
+        mg.free_energy(random_rbm(rng, 5, 6), threads=0)
+    assert not caplog.records
+
+
 def test_a_budget_that_an_exact_sum_exceeds_is_left_to_the_estimate(rng):
     model = random_rbm(rng, 40, 40)
     missed = mg.free_energy(model, 1e-6, budget=0.2, engine="numpy")

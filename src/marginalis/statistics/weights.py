@@ -38,8 +38,8 @@ class Weights(Displayed):
     of
         ``"chains"`` or ``"populations"``, for warnings.
     one_sided
-        Whether there may be important states that no chain can reach. Then the weights give a lower bound of ln Z and no
-        upper one.
+        Whether there may be important states that no chain can reach. Then the weights give a lower bound of ln Z, and
+        no upper one.
     """
 
     log_weights: Array
