@@ -65,7 +65,7 @@ class Draft:
     rate: float = math.inf  # Speed of the last run, in chain·steps per second.
     population: int = 1  # Number of chains in a population; 1 without resampling.
     pilot_chains: int = 0  # Number of chains that pilots have used so far.
-    doubtful_steps: int = 0  # A run with so many steps had weights that cannot be trusted.
+    doubtful_steps: int = 0  # A run with this number of steps had weights that cannot be trusted.
     is_confirmed: bool = False  # An exact sum has confirmed ln Z along this path.
 
     @property
@@ -89,11 +89,11 @@ class Draft:
         return max(tuning.TOLERANCE.chain_unit, self.population)
 
     def with_chains(self, count: int, first: int) -> Plan:
-        """Return the plan of a run with so many chains, in whole populations."""
+        """Return the plan of a run with `count` chains, in whole populations."""
         return self.plan.with_chains(first=first, count=count, populations=self.populations_of(count))
 
     def populations_of(self, chains: int) -> int:
-        """Return the number of populations that so many chains make; 0 without resampling."""
+        """Return the number of populations that these chains make; 0 without resampling."""
         return chains // self.population if self.is_resampled else 0
 
     def pilot(self, chains: int) -> tuple[Draft, Plan]:
@@ -113,7 +113,7 @@ class Draft:
         return replace(self, plan=plan, population=tuning.TOLERANCE.population, variances={})
 
     def with_steps(self, steps: int) -> Draft:
-        """Return the draft with so many steps, spaced as those that it has."""
+        """Return the draft with another number of steps, spaced as its present ones."""
         if steps == self.plan.steps:
             return self
         old = np.linspace(0.0, 1.0, self.plan.steps + 1)
@@ -155,7 +155,7 @@ def run_pilot(plan: Plan, session: Session, recorder: Recorder | None = None) ->
 
 
 def measured(draft: Draft, steps: int, goal: Goal, session: Session) -> Draft:
-    """Run a pilot with so many steps; return the draft with r(K), and with a schedule fitted to the pilot."""
+    """Run a pilot with this number of steps; return the draft with r(K), and with a schedule fitted to the pilot."""
     draft = draft.with_steps(steps)
     alone = tuning.TOLERANCE.pilot_chains_phases if draft.from_phases else tuning.TOLERANCE.pilot_chains
     chains = tuning.TOLERANCE.pilot_populations * draft.population if draft.is_resampled else alone
@@ -257,7 +257,7 @@ class PredictedVariance(NamedTuple):
     is_inverse: bool  # r itself is proportional to 1/K.
 
     def variance_at(self, steps: int) -> float:
-        """Return the relative variance after so many steps."""
+        """Return the relative variance for this number of steps."""
         if self.is_inverse:
             return self.variance * self.steps / steps
         log_variance = math.log1p(max(self.variance, _LEAST_VARIANCE))

@@ -71,7 +71,7 @@ def narrowed(draft: Draft, goal: Goal, seconds: float, session: Session) -> tupl
 
 
 def _with_more_chains(result: Estimate, draft: Draft, first: int, goal: Goal, session: Session) -> Estimate:
-    """Return the estimate with as many more chains of the same plan as its interval needs."""
+    """Return the estimate with the further chains of the same plan that its interval needs."""
     while (ratio := half_width_of(result) / goal.half_width) > 1.0 and not result.weights.one_sided:
         at_end = goal.seconds_left <= 0.0 or result.chains >= tuning.TOLERANCE.most_chains
         if at_end or result.rounding >= goal.half_width:

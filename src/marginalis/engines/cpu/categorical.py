@@ -13,7 +13,6 @@ from ...random import HIDDEN, VISIBLE
 from ...simd.lookup import row_width
 from ...simd.vector import LANES, aligned
 from ..plan import Plan
-from ..reference.loop import Distributions, never_one
 from . import factor_tables
 from .categorical_kernel import anneal_categorical
 from .population import Prepared, chains_together
@@ -203,18 +202,6 @@ class _Tables:
 
 class Population(factor_tables.Population):
     """Blocks of LANES chains, whose states are numbers, and which draw each variable together."""
-
-    def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
-        super().__init__(plan, prepared, chains)
-        if plan.path.mixture is None or not len(chains):
-            return
-        path = Distributions(plan, chains)
-        given = None if plan.chains.start is None else never_one(plan.chains.start[chains.start : chains.stop])
-        self._set_states((path.start() if given is None else path.start_from(given))[: len(chains)])
-        assert path.z is not None
-        components = np.zeros(len(self.x) * LANES, dtype=np.uint32)
-        components[: len(chains)] = path.z[: len(chains)]
-        self.x[:, -1] = components.reshape(-1, LANES)
 
     def _allocate(self, blocks: int, joint: bool) -> None:
         model: Any = self.prepared.arguments

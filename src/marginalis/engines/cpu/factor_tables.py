@@ -17,7 +17,6 @@ from ...simd.vector import LANES, aligned
 from ..plan import Plan
 from . import population
 from .factor_tables_kernel import anneal_tables
-from .factors import start_of_mixture
 from .population import Prepared, chains_together
 
 _MOST_ENTRIES = 2**31  # Positions in a table must fit into 31 bits.
@@ -191,8 +190,8 @@ class Population(population.Population):
 
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
         super().__init__(plan, prepared, chains)
-        if prepared.arguments.last is not None and len(chains):
-            self._set_states(start_of_mixture(plan, chains, self.x[:, -1]))
+        if plan.path.mixture is not None and len(chains):
+            self._start_from_mixture(plan, chains, self.x[:, -1])
 
     def _allocate(self, blocks: int, joint: bool) -> None:
         model: Any = self.prepared.arguments

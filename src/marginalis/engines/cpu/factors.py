@@ -16,7 +16,6 @@ from ...random import HIDDEN, VISIBLE
 from ...simd.draws import TILE
 from ...simd.vector import LANES, aligned
 from ..plan import Plan
-from ..reference.loop import Distributions, never_one
 from . import population
 from .factors_kernel import anneal_products
 from .fields import Products, Pulled
@@ -210,7 +209,7 @@ class Population(population.Population):
     def __init__(self, plan: Plan, prepared: Prepared, chains: range) -> None:
         super().__init__(plan, prepared, chains)
         if plan.path.mixture is not None and len(chains):
-            self._set_states(start_of_mixture(plan, chains, self.x[:, -1]))
+            self._start_from_mixture(plan, chains, self.x[:, -1])
 
     def _allocate(self, blocks: int, joint: bool) -> None:
         model: Any = self.prepared.arguments
@@ -236,15 +235,3 @@ class Population(population.Population):
             to_step,
             self.fresh,
         )
-
-
-def start_of_mixture(plan: Plan, chains: range, components: np.ndarray) -> Array:
-    """Return the states of chains at the start of a path from a mixture, and put their components in place."""
-    path = Distributions(plan, chains)
-    given = None if plan.chains.start is None else never_one(plan.chains.start[chains.start : chains.stop])
-    states = path.start() if given is None else path.start_from(given)
-    assert path.z is not None
-    found = np.zeros(components.size)
-    found[: len(chains)] = path.z[: len(chains)]
-    components[:] = found.reshape(components.shape)
-    return states[: len(chains)]

@@ -16,12 +16,11 @@ from ...simd.functions import HAS_AVX512
 from ...simd.lookup import SPINS
 from ...simd.vector import LANES, aligned
 from ..plan import Plan
-from ..reference.loop import Distributions, never_one
 from . import population
 from .graph_kernel import anneal_graph
 from .graph_sampled_side import PAIRS
 from .packing import pack, pack_lists
-from .population import Prepared, chains_together
+from .population import Prepared, chains_together, start_of_mixture
 from .rectified import Half, Halves
 from .tables import chains_for_tables, pack_tables, room_for_tables
 from .unit_kinds import Normals, OneHot, Spins
@@ -311,15 +310,13 @@ class Population(population.Population):
         super().__init__(plan, prepared, chains)
         if plan.path.mixture is None or not len(chains):
             return
-        path = Distributions(plan, chains)
-        given = None if plan.chains.start is None else never_one(plan.chains.start[chains.start : chains.stop])
-        states = path.start() if given is None else path.start_from(given)
-        self._set_states(states[: len(chains)])
-        if path.z is not None:
+        states, components = start_of_mixture(plan, chains)
+        self._set_states(states)
+        if components is not None:
             n, places = self.spins_v.shape[1], len(prepared.arguments.drawn.own)
             own = np.zeros((len(self.x) * LANES, places))
             own[:, 0] = 1.0  # Any state serves for the chains that pad the last block.
-            own[: len(chains)] = np.eye(places)[path.z[: len(chains)]]
+            own[: len(chains)] = np.eye(places)[components]
             self.x[:, n : n + places] = own.reshape(len(self.x), LANES, places).transpose(0, 2, 1)
 
     def _allocate(self, blocks: int, joint: bool) -> None:

@@ -15,6 +15,7 @@ from ...random import HIDDEN, VISIBLE
 from ...simd.draws import TILE
 from ...simd.vector import LANES, aligned
 from ..plan import Plan
+from ..reference.loop import Distributions, never_one
 
 CALL_OPERATIONS = 5e8  # Multiply-adds per kernel call: tens of milliseconds, so that interrupts are handled promptly.
 JOB_BYTES = 1 << 20  # Bytes of the states of chains that are advanced together.
@@ -103,12 +104,29 @@ class Population(ABC):
         self._put(padded)
         self.fresh = 2
 
+    def _start_from_mixture(self, plan: Plan, chains: range, places: np.ndarray) -> None:
+        """Set the states of chains at the start of a path from a mixture, and store their components in `places`."""
+        states, components = start_of_mixture(plan, chains)
+        assert components is not None
+        self._set_states(states)
+        padded = np.zeros(places.size)
+        padded[: len(chains)] = components
+        places[:] = padded.reshape(places.shape)
+
     def _spins(self) -> Array:
         """Return the states of the sampled side as the kernel stores them, [chain, unit], padded."""
         return self.spins_v.transpose(0, 2, 1).reshape(-1, self.spins_v.shape[1])
 
     def _put(self, spins: Array) -> None:
         self.spins_v[:] = spins.reshape(-1, LANES, spins.shape[1]).transpose(0, 2, 1)
+
+
+def start_of_mixture(plan: Plan, chains: range) -> tuple[Array, NDArray[np.int64] | None]:
+    """Return the states of chains at the start of a path from a mixture, and their components if these are drawn."""
+    path = Distributions(plan, chains)
+    given = None if plan.chains.start is None else never_one(plan.chains.start[chains.start : chains.stop])
+    states = path.start() if given is None else path.start_from(given)
+    return states[: len(chains)], None if path.z is None else path.z[: len(chains)]
 
 
 def chains_together(units: int, bytes_per_unit: float) -> int:
