@@ -6,6 +6,8 @@ from .answers.along import along as along
 from .answers.arviz import to_arviz as to_arviz
 from .answers.audit import Audit as Audit
 from .answers.audit import audit as audit
+from .answers.average import average as average
+from .answers.averages import Average as Average
 from .answers.bounds import Bounds as Bounds
 from .answers.bounds import bound as bound
 from .answers.difference import Difference as Difference

@@ -44,24 +44,26 @@ class Numbers(NamedTuple):
     seconds: Array
     warnings: list[tuple[str, ...]]
     errors: list[str]  # Why there is no estimate, or an empty text.
+    further: Array  # Further numbers [model, number], such as those for a mean over disorder.
 
     @classmethod
-    def unknown(cls, count: int) -> Numbers:
-        """Return the results of models that have none yet."""
+    def unknown(cls, count: int, width: int = 0) -> Numbers:
+        """Return the results of models that have none yet, with `width` further numbers each."""
         none: list[Any] = [np.full((count, 2) if i == 2 else count, np.nan) for i in range(5)]
         none += [np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count)]
-        return cls._make([*none, [()] * count, [""] * count])
+        return cls._make([*none, [()] * count, [""] * count, np.full((count, width), np.nan)])
 
     def at(self, places: Sequence[int]) -> Numbers:
         """Return the results at these places."""
         own = list(places)
         lists = ([x[i] for i in own] for x in (self.warnings, self.errors))
-        return Numbers._make([*(x[own] for x in self[:8]), *lists])
+        return Numbers._make([*(x[own] for x in self[:8]), *lists, self.further[own]])
 
     def put(self, places: Any, other: Numbers) -> None:
         """Store the results of some models at these places, of which no two are equal."""
         for ours, theirs in zip(self[:8], other[:8], strict=True):
             ours[places] = theirs
+        self.further[places] = other.further
         for place, warnings, error in zip(places, other.warnings, other.errors, strict=True):
             self.warnings[place], self.errors[place] = warnings, error
 
@@ -89,6 +91,7 @@ class BatchJob:
     how: Mapping[str, Any]  # Tolerance and budget.
     keeps: bool  # Whether log-weights are returned.
     digests: bool  # Whether digests of the models are returned.
+    width = 0  # Number of further numbers of a model.
 
     def run(self, part: range, extra: Batch, threads: int) -> Outcome:
         """Estimate the models of a batch."""

@@ -10,9 +10,9 @@ from ..checks import Array
 from ..exact import as_summable, cheapest, exact_log_z
 
 _POINTS, _FEWEST = 121, 20  # Largest and least number of points of a curve.
-_STEP = 5e-3  # Step of the finite differences, relative to β.
+STEP = 5e-3  # Step of the finite differences, relative to β.
 # Coefficients of the finite differences for the first and second derivative.
-_SLOPE, _BEND = np.array([1, -8, 0, 8, -1]) / 12.0, np.array([-1, 16, -30, 16, -1]) / 12.0
+SLOPE, BEND = np.array([1, -8, 0, 8, -1]) / 12.0, np.array([-1, 16, -30, 16, -1]) / 12.0
 
 
 class ExactCurve(NamedTuple):
@@ -39,11 +39,11 @@ def exact_curve(model: Any, betas: Array, seconds: float = 3.0) -> ExactCurve | 
         if points < _FEWEST or high == 0.0:
             return None
         places = np.geomspace(low, high, points)
-        steps = places[:, None] * (1.0 + _STEP * np.arange(-2, 3))
+        steps = places[:, None] * (1.0 + STEP * np.arange(-2, 3))
         models = (model.at_temperature(1.0 / b) for b in steps.ravel())
         log_z = np.array([exact_log_z(m, max_seconds=seconds) for m in models]).reshape(points, 5)
     except ValueError:  # The model is too large, or no exact method is accurate enough.
         return None
-    energy = -(log_z @ _SLOPE) / (_STEP * places)
-    heat_capacity = (log_z @ _BEND) / _STEP**2
+    energy = -(log_z @ SLOPE) / (STEP * places)
+    heat_capacity = (log_z @ BEND) / STEP**2
     return ExactCurve(places, log_z[:, 2], energy, log_z[:, 2] + places * energy, heat_capacity)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -42,6 +43,8 @@ class GivenModels:
     names: Sequence[Any] | None  # None: known when the items are.
     model: Callable[[int], Any] | None  # Returns a model again by its number; None if they come only once.
     several: Callable[[int, int], list[Any]] | None = None  # Returns the models from a number to another at once.
+    first: int = 0  # Number of the first model; `count` is the number after the last one.
+    sent: Callable[[Sequence[int]], Any] | None = None  # Returns what is sent to a worker in place of some models.
 
     def models(self, numbers: Sequence[int]) -> list[Any]:
         """Return models again by their numbers, which increase."""
@@ -66,6 +69,57 @@ def given_models(models: Any) -> GivenModels:
     if isinstance(models, Iterable) and not isinstance(models, str | bytes | np.ndarray) and not _is_one_model(models):
         return GivenModels(lambda: _of_iterator(models), None, None, None)
     raise ValueError(f"models must be {_KINDS}, not {a_kind(models)}")
+
+
+@dataclass(frozen=True)
+class Seeded:
+    """Models that a worker makes, by a function of a seed."""
+
+    function: Callable[[int], Any]
+    seeds: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def models(self, first: int, last: int) -> list[Any]:
+        """Return the models from one place to another; a model that cannot be made is replaced by the error."""
+        return [_made(self.function, seed) for seed in self.seeds[first:last]]
+
+
+def models_of_seeds(function: Callable[[int], Any], seed: int, first: int, count: int) -> GivenModels:
+    """Return the models ``function(seed + t)`` for t from `first` to `count`."""
+
+    def items() -> Iterator[Item]:
+        for number in range(first, count):
+            yield Item(number, seed + number, _made(function, seed + number))
+
+    def sent(numbers: Sequence[int]) -> Seeded:
+        return Seeded(function, [seed + number for number in numbers])
+
+    names = range(seed, seed + count)
+    return GivenModels(
+        items, count, names, lambda i: _made(function, seed + i), None, first, sent if _is_known(function) else None
+    )
+
+
+def _is_known(function: Any) -> bool:
+    """Whether workers can import a function."""
+    if getattr(function, "__module__", "__main__") == "__main__":
+        return False
+    try:
+        pickle.dumps(function)
+    except Exception:  # Whatever the objects in it raise.
+        return False
+    return True
+
+
+def _made(function: Callable[[int], Any], seed: int) -> Any:
+    """Return the model of a seed, or the error that says why there is none."""
+    try:
+        model = function(seed)
+    except Exception as error:  # Errors of the caller's function belong to one model.
+        return ValueError(one_line(f"{type(error).__name__}: {error}", 200))
+    return _converted(model, seed)
 
 
 def _is_one_model(value: Any) -> bool:

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..checks import shown
 from ..display.words import printable
 from ..engines.plan import model_digest
 from ..files.atomic import check_writable
@@ -23,7 +24,6 @@ from .batches import Numbers, Outcome, numbers_of
 from .given_models import Item
 
 _RUN = "models"  # Name of the run in a checkpoint.
-_NAME = "estimate-many"  # Name of the run in a store.
 
 
 class Known(NamedTuple):
@@ -35,9 +35,6 @@ class Known(NamedTuple):
     answers: dict[int, Estimate]  # Estimates by the numbers of the models, where log-weights are kept.
 
 
-NOTHING_KNOWN = Known({}, [], Numbers.unknown(0), {})
-
-
 class Keeper:
     """Base class of the places that keep the results of many models; this one keeps nothing."""
 
@@ -46,9 +43,9 @@ class Keeper:
     wants_data = False  # Whether it has them only if the log-weights are kept.
     where = ""  # Where the results are, for a message.
 
-    def known(self) -> Known:
-        """Return the stored results."""
-        return NOTHING_KNOWN
+    def known(self, width: int = 0) -> Known:
+        """Return the stored results, each with `width` further numbers."""
+        return Known({}, [], Numbers.unknown(0, width), {})
 
     def check(self, known: Known, item: Item) -> None:
         """Raise a ValueError if a stored result belongs to another model."""
@@ -65,7 +62,7 @@ class InCheckpoint(Keeper):
     def __init__(self, file: Checkpoint) -> None:
         self.file, self.where = file, f"in {file.path}"
 
-    def known(self) -> Known:
+    def known(self, width: int = 0) -> Known:
         """Return the stored results."""
         answers = {}
         for _, piece in self.file.read(_RUN):
@@ -98,12 +95,17 @@ class InStore(Keeper):
 
     wants_digests = wants_data = True
 
-    def __init__(self, path: str | os.PathLike[str], options: Mapping[str, Any]) -> None:
-        """Open or create the store; raise a ValueError if it belongs to a call with other options."""
+    def __init__(self, path: str | os.PathLike[str], options: Mapping[str, Any], name: str = "estimate-many") -> None:
+        """Open or create the store; raise a ValueError if it belongs to a call with other options.
+
+        `name` is that of the run in the store.
+        """
+        if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+            raise ValueError(f"store is {shown(path)}; it must be the path of a file")
         check_writable(Path(path))
-        self.store, self.where = Store(Path(path)), f"in {path}"
+        self.store, self.name, self.where = Store(Path(path)), name, f"in {path}"
         try:
-            self.store.begin({_NAME: settings_of(options)}, resume=True)
+            self.store.begin({name: settings_of(options)}, resume=True)
         except BaseException:
             self.store.close()
             raise
@@ -112,16 +114,29 @@ class InStore(Keeper):
         """Close the file."""
         self.store.close()
 
-    def known(self) -> Known:
-        """Return the results of the models that have not failed."""
-        count = self.store.count_estimates(_NAME)
-        found = Known({}, [], Numbers.unknown(count), {})
-        for row in islice(self.store.estimates(_NAME), count):  # Another process may be adding rows.
+    def known(self, width: int = 0) -> Known:
+        """Return the results of the models that have not failed, each with `width` further numbers."""
+        count = self.store.count_estimates(self.name)
+        found = Known({}, [], Numbers.unknown(count, width), {})
+        for row in islice(self.store.estimates(self.name), count):  # Another process may be adding rows.
             try:
                 self._add(found, row)
             except (TypeError, ValueError, IndexError) as error:
                 raise self.store.damage(f"the row of model {row.number} cannot be read ({error})") from None
+        if width:
+            self._add_further(found)
         return found
+
+    def _add_further(self, found: Known) -> None:
+        missing = set(found.places)
+        for number, values in self.store.further(self.name):
+            if number in found.places:
+                if values.shape != found.numbers.further.shape[1:]:
+                    raise self.store.damage(f"the further numbers of model {number} cannot be read")
+                found.numbers.further[found.places[number]] = values
+                missing.discard(number)
+        if missing:
+            raise self.store.damage(f"model {min(missing)} lacks its further numbers")
 
     def _add(self, found: Known, row: EstimateRow) -> None:
         place = found.places[int(row.number)] = len(found.models)
@@ -146,7 +161,9 @@ class InStore(Keeper):
 
     def write(self, numbers: list[int], names: list[Any], outcome: Outcome) -> None:
         """Store the numbers of some models."""
-        self.store.write_estimates(_NAME, rows_of(numbers, names, outcome))
+        values = outcome.numbers.further
+        further = zip(numbers, values, strict=True) if values.shape[1] else ()
+        self.store.write_estimates(self.name, rows_of(numbers, names, outcome), further)
 
 
 def rows_of(numbers: list[int], names: list[Any], outcome: Outcome) -> list[EstimateRow]:

@@ -10,7 +10,7 @@ from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import Any, Unpack
 
-from ..checks import needs_gpu, shown, whole, yes_or_no
+from ..checks import needs_gpu, whole, yes_or_no
 from ..engines.plan import make_plan
 from ..models.stacked import packed
 from ..options import RunOptions, filled_in, plan_options, takes_options
@@ -41,7 +41,7 @@ _FIRST_FAILURES = 8  # If so many models fail in the same way before any succeed
 class Unfinished(ValueError):
     """The iterator of the models has raised an error; `estimates` holds the results up to there."""
 
-    def __init__(self, message: str, estimates: Estimates | None = None) -> None:
+    def __init__(self, message: str, estimates: Any = None) -> None:
         super().__init__(message)
         self.estimates = estimates
 
@@ -111,37 +111,34 @@ def estimate_given(
         if session.store is not None:
             keeper = nullcontext(InCheckpoint(session.store))
         elif store is not None:
-            if not isinstance(store, str | os.PathLike) or not os.fspath(store):
-                raise ValueError(f"store is {shown(store)}; it must be the path of a file")
             keeper = closing(InStore(store, {**chosen, **how}))
         with keeper as place:
-            run = _Run(given, chosen, how, keeps, session, place)
+            job = BatchJob(dict(plan_options(chosen)), how, keeps, place.wants_digests)
+            run = ManyRun(given, chosen, job, session, place)
             run.all()
     return run.answer(time.perf_counter() - begin)
 
 
-class _Run:
+class ManyRun:
     """The models of a call, and the results that are there."""
 
     def __init__(
         self,
         given: GivenModels,
         chosen: RunOptions,
-        how: Mapping[str, Any],
-        keeps: bool,
+        job: Any,
         session: Session,
         place: Keeper,
     ) -> None:
-        self.given, self.chosen, self.how, self.session, self.place = given, chosen, how, session, place
+        self.given, self.chosen, self.job, self.session, self.place = given, chosen, job, session, place
         self.seed: int = chosen["seed"]  # type: ignore[assignment]
         self.options: dict[str, Any] = dict(plan_options(chosen))
-        self.job = BatchJob(self.options, how, keeps, place.wants_digests)
-        self.keeps = keeps
+        self.keeps: bool = job.keeps
         self.found: list[tuple[list[int], Numbers]] = []
         self.kept: dict[int, Any] = {}  # Log-weights or estimates, by number.
         self.models: dict[int, Any] = {}  # Models of an iterator whose log-weights are kept.
         self.names: list[Any] = []  # Names of the models of an iterator, in the order in which they came.
-        self.known: Known = place.known()
+        self.known: Known = place.known(job.width)
         self.taken: list[int] = []  # Numbers of the models that were known before.
         self.lock = threading.Lock()
         self.failures, self.succeeded = dict[str, int](), bool(self.known.places)
@@ -172,7 +169,7 @@ class _Run:
 
     def _seconds(self, model: Any) -> float:
         """Return a guess of the time of a model on one core, in seconds."""
-        if isinstance(model, Exception) or not are_batched(self.chosen, self.how):
+        if isinstance(model, Exception) or not are_batched(self.chosen, self.job.how):
             return _UNKNOWN_SECONDS
         try:
             plan = make_plan(model, **self.options)
@@ -182,7 +179,10 @@ class _Run:
 
     def _on_threads(self) -> None:
         threads, on_gpu = self.session.threads, needs_gpu(self.chosen["engine"])
-        left = None if self.given.count is None else max(1, self.given.count - len(self.known.places))
+        left = None
+        if self.given.count is not None:
+            own = range(self.given.first, self.given.count)
+            left = max(1, len(own) - sum(number in own for number in self.known.places))
         stop = threading.Event()
         pace: float | None = None  # Seconds that a model of the last batch has taken.
 
@@ -253,6 +253,8 @@ class _Run:
 
         def extra(part: range) -> Batch:
             own = [numbers[i] for i in part]
+            if self.given.sent is not None:
+                return Batch(self.given.sent(own), [self.seed + number for number in own])
             chosen = models(own)
             whole = not any(isinstance(x, Exception) for x in chosen)
             return Batch(packed(chosen) if whole else chosen, [self.seed + number for number in own])
@@ -304,6 +306,14 @@ class _Run:
         found = of_log_weights(plan, kept, seconds)
         return replace(found, hints=hints_of(model, found, 1))
 
+    def numbers(self, count: int) -> Numbers:
+        """Return the numbers of so many models."""
+        numbers = Numbers.unknown(count, self.job.width)
+        for places, part in self.found:
+            numbers.put(places, part)
+        numbers.put(self.taken, self.known.numbers.at([self.known.places[number] for number in self.taken]))
+        return numbers
+
     def answer(self, seconds: float) -> Estimates:
         """Return the results of all models, or raise an error if there are none."""
         count = self.given.count
@@ -311,10 +321,7 @@ class _Run:
             count = len(self.names)
         if not count and self.unfinished is None:
             raise ValueError(NOTHING)
-        numbers = Numbers.unknown(count)
-        for places, part in self.found:
-            numbers.put(places, part)
-        numbers.put(self.taken, self.known.numbers.at([self.known.places[number] for number in self.taken]))
+        numbers = self.numbers(count)
         names: Sequence[Any] = self.names if self.given.names is None else self.given.names
 
         def make(number: int) -> Estimate | None:

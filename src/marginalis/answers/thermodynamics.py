@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -148,29 +149,16 @@ def thermodynamics(
     """
     stay = whole(moves, "moves", 1, 10**6)
     model = as_model(model)
-    wanted = _inverse_temperatures(betas, temperatures)
+    wanted = inverse_temperatures(betas, temperatures)
     if "base" in options:
         raise ValueError("thermodynamics starts from the uniform base, which is β = 0; leave base out")
-    real = [x for x in (model.visible_units, model.hidden_units) if not x.is_discrete]
-    if real and not wanted.all():
-        raise ValueError(f"betas must be positive for this model: {real[0].noun[0]}s have no distribution at β = 0")
     chosen = filled_in(options, leave_out=_NOT_HERE)
     begin = time.perf_counter()
-    largest = float(wanted.max()) or 1.0
-    # Each run has a largest β, and the values of β/largest at which energies are averaged.
-    if real:
-        distinct, back = np.unique(wanted, return_inverse=True)
-        runs = [(float(beta), np.ones(1)) for beta in distinct]
-    else:
-        places, back = np.unique(wanted / largest, return_inverse=True)
-        runs = [(largest, places)]
-    try:
-        hot = [model.at_temperature(1.0 / beta) for beta, _ in runs]
-    except ValueError as error:
-        raise ValueError(f"betas go up to {largest:g}, too far for this model: {error}") from None
+    runs, back = runs_of(model, wanted)
+    hot = [own for own, _, _ in runs]
     rows, doubtful = [], []
     with open_session(chosen, "thermodynamics", *hot) as session:
-        for number, (own, (beta, at)) in enumerate(zip(hot, runs, strict=True)):
+        for number, (own, beta, at) in enumerate(runs):
             part = session.part(number / len(runs), (number + 1) / len(runs))
             plan, found, unsure = _run(own, beta, at, stay, part, chosen)
             rows += found
@@ -199,6 +187,27 @@ def thermodynamics(
     )
 
 
+def runs_of(model: MRF, wanted: Array) -> tuple[list[tuple[MRF, float, Array]], Any]:
+    """Return the runs that give all of the inverse temperatures, and the place of each among their results.
+
+    A run has the model at its largest β, this β, and the values of β/largest at which energies are averaged.
+    """
+    real = [x for x in (model.visible_units, model.hidden_units) if not x.is_discrete]
+    if real and not wanted.all():
+        raise ValueError(f"betas must be positive for this model: {real[0].noun[0]}s have no distribution at β = 0")
+    largest = float(wanted.max()) or 1.0
+    if real:
+        distinct, back = np.unique(wanted, return_inverse=True)
+        runs = [(float(beta), np.ones(1)) for beta in distinct]
+    else:
+        places, back = np.unique(wanted / largest, return_inverse=True)
+        runs = [(largest, places)]
+    try:
+        return [(model.at_temperature(1.0 / beta), beta, places) for beta, places in runs], back
+    except ValueError as error:
+        raise ValueError(f"betas go up to {largest:g}, too far for this model: {error}") from None
+
+
 def _run(
     hot: MRF, largest: float, places: Array, stay: int, session: Session, chosen: RunOptions
 ) -> tuple[Plan, list[list[float]], list[float]]:
@@ -206,18 +215,11 @@ def _run(
 
     Return the plan, the numbers of `_averages` for each place, and the β at which the weights are uneven.
     """
-    plan = plan_with_pilots(hot, session, keep_whole=True, **plan_options(chosen))
-    inner = places[places > 0.0]
-    path = np.union1d(plan.betas, inner)
-    plan = plan.with_steps(np.repeat(path, np.where(np.isin(path, inner), stay, 1)))
-    stops = np.searchsorted(plan.betas, inner)[:, None] + np.arange(stay)
-    recorder = Recorder(stops.ravel(), plan.chains.count, _Energies(plan), 3, group=stay)
-    if len(inner):
-        run_plan(plan, session, recorder)
+    plan, inner, recorder = recorded(hot, places, stay, session, chosen)
     offset = plan.path.model.natural.offset
     widest = range_of_change(plan.path.model, plan.path.base)
     log_z0 = plan.path.base.log_z(plan.path.model)
-    rows = [_at_infinity(plan, log_z0, largest)] if places[0] == 0.0 else []
+    rows = [at_infinity(plan, log_z0, largest)] if places[0] == 0.0 else []
     doubtful = []
     for x, log_weights, values in zip(inner, recorder.log_weights, recorder.values, strict=True):
         log_z = log_z0 + log_mean_exp(log_weights) + x * offset
@@ -227,7 +229,25 @@ def _run(
     return plan, rows, doubtful
 
 
-def _inverse_temperatures(betas: ArrayLike | None, temperatures: ArrayLike | None) -> Array:
+def recorded(
+    hot: MRF, places: Array, stay: int, session: Session, chosen: Mapping[str, Any]
+) -> tuple[Plan, Array, Recorder]:
+    """Run chains to the model `hot`, and record log-weights and energies at the positive `places` of the path.
+
+    At each place the energies are averaged over `stay` moves; see `_Energies`.
+    """
+    plan = plan_with_pilots(hot, session, keep_whole=True, **plan_options(chosen))  # type: ignore[arg-type]
+    inner = places[places > 0.0]
+    path = np.union1d(plan.betas, inner)
+    plan = plan.with_steps(np.repeat(path, np.where(np.isin(path, inner), stay, 1)))
+    stops = np.searchsorted(plan.betas, inner)[:, None] + np.arange(stay)
+    recorder = Recorder(stops.ravel(), plan.chains.count, _Energies(plan), 3, group=stay)
+    if len(inner):
+        run_plan(plan, session, recorder)
+    return plan, inner, recorder
+
+
+def inverse_temperatures(betas: ArrayLike | None, temperatures: ArrayLike | None) -> Array:
     """Return the given β, or the inverses of the given temperatures."""
     if (betas is None) == (temperatures is None):
         raise ValueError("give either betas or temperatures")
@@ -339,7 +359,7 @@ def _error(influence: Array) -> float:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _at_infinity(plan: Plan, log_z0: float, largest: float) -> list[float]:
+def at_infinity(plan: Plan, log_z0: float, largest: float) -> list[float]:
     """Return the numbers of `_averages` at β = 0, which are exact because all variables are independent."""
     model, natural = plan.path.model, plan.path.model.natural
     v = natural.visible_units.mean(np.zeros((1, len(natural.visible_bias))))

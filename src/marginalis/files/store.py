@@ -34,6 +34,8 @@ TABLES = {
     "estimate": "(run TEXT, number INTEGER, name TEXT NOT NULL, model TEXT NOT NULL, log_z REAL, stderr REAL,"
     " low REAL, high REAL, ess REAL, tail_index REAL, steps INTEGER, chains INTEGER, seconds REAL,"
     " warnings TEXT NOT NULL, error TEXT NOT NULL, data BLOB, PRIMARY KEY (run, number)) WITHOUT ROWID",
+    "further": "(run TEXT, number INTEGER, numbers BLOB NOT NULL,"  # Little-endian float64.
+    " PRIMARY KEY (run, number)) WITHOUT ROWID",
 }
 
 
@@ -87,7 +89,7 @@ class Store(Database):
     synchronous = "NORMAL"
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, TABLES, later=("time", "estimate"))
+        super().__init__(path, TABLES, later=("time", "estimate", "further"))
         self._run = secrets.token_hex(8)
 
     def write(self, name: str, pieces: Iterable[tuple[str, Sequence[Row]]], seconds: float = 0.0) -> None:
@@ -128,11 +130,16 @@ class Store(Database):
         found = [(*row[:-3], mean, row[-2]) for row, mean in zip(good, means, strict=True)]
         return Contents(done, found, seconds)
 
-    def write_estimates(self, run: str, rows: Iterable[EstimateRow]) -> None:
-        """Add estimates of some models, all or none; they replace earlier ones of the same models."""
+    def write_estimates(self, run: str, rows: Iterable[EstimateRow], further: Iterable[tuple[int, Array]] = ()) -> None:
+        """Add estimates of some models, all or none; they replace earlier ones of the same models.
+
+        `further` has further numbers by the numbers of the models.
+        """
         marks = ",".join("?" * (len(EstimateRow._fields) + 1))
+        blobs = ((run, number, np.asarray(values, "<f8").tobytes()) for number, values in further)
         with self.access("BEGIN IMMEDIATE") as db:
             db.executemany(f"INSERT OR REPLACE INTO estimate VALUES ({marks})", ((run, *row) for row in rows))
+            db.executemany("INSERT OR REPLACE INTO further VALUES (?, ?, ?)", blobs)
 
     def count_estimates(self, run: str) -> int:
         """Return the number of estimates of a run, without those that failed."""
@@ -149,6 +156,21 @@ class Store(Database):
             with self.access("BEGIN") as db:
                 rows = db.execute(f"{query} LIMIT {_AT_A_TIME}", (run, after)).fetchall()
             yield from map(EstimateRow._make, rows)
+            if len(rows) < _AT_A_TIME:
+                return
+            after = rows[-1][0]
+
+    def further(self, run: str) -> Iterator[tuple[int, Array]]:
+        """Yield the further numbers of a run by the numbers of the models, in their order, some at a time."""
+        after = -1
+        query = "SELECT number, numbers FROM further WHERE run = ? AND number > ? ORDER BY number"
+        while True:
+            with self.access("BEGIN") as db:
+                rows = db.execute(f"{query} LIMIT {_AT_A_TIME}", (run, after)).fetchall()
+            for number, data in rows:
+                if not isinstance(data, bytes) or len(data) % 8:
+                    raise self.damage(f"the further numbers of model {number} cannot be read")
+                yield int(number), np.frombuffer(data, "<f8").astype(np.float64)
             if len(rows) < _AT_A_TIME:
                 return
             after = rows[-1][0]
