@@ -37,6 +37,7 @@ def answers():
         "LogLikelihood": mg.log_likelihood(MODEL, RNG.choice([-1.0, 1.0], (3000, 4))),
         "LogLikelihoods": mg.log_likelihood(mg.along([MODEL] * 50, **QUICK), RNG.choice([-1.0, 1.0], (30, 4))),
         "Expectations": mg.expectations(MODEL),
+        "Average": mg.average([MODEL] * 30, exact=False, **QUICK),
         "Estimates": mg.estimate_many([MODEL] * 40, **QUICK),
         "Samples": mg.sample(MODEL, 3000),
         "Curve": mg.estimate(MODEL, record=True, **QUICK).curve,
@@ -49,7 +50,7 @@ def answers():
 
 NAMES = [
     "Audit", "Estimate", "Bounds", "Difference", "Along", "Thermodynamics", "LogLikelihood", "LogLikelihoods",
-    "Expectations",
+    "Expectations", "Average",
     "Estimates", "Samples", "Curve", "MRF", "FactorModel", "FreeEnergy", "Weights",
     "Watch", "History",
 ]  # fmt: skip

@@ -7,33 +7,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from concurrent.futures import Future
 
 import numpy as np
 import pytest
-from conftest import posix, random_rbm
+from conftest import Pool, posix, random_rbm
 
 import marginalis as mg
 
 OPTIONS = {"steps": 15, "chains": 60, "engine": "numpy", "seed": 3}
-
-
-class Pool:
-    """An executor that works at once."""
-
-    num_workers = 2
-
-    def __init__(self):
-        self.models = 0
-
-    def submit(self, function, task, data):
-        self.models += len(task.part)
-        future = Future()
-        try:
-            future.set_result(function(task, data))
-        except Exception as error:
-            future.set_exception(error)
-        return future
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from ..checks import Array, one_line, one_of, positive
 from ..display import sketch
 from ..display.card import Displayed
 from ..display.words import decimals
+from ..results.written import Written, finite, plain_name
 from ..statistics.disorder import (
     BIAS,
     VALUE,
@@ -27,7 +28,6 @@ from ..statistics.disorder import (
     standard_error_of,
 )
 from .estimates import named_error
-from .record import Written, finite, plain_name
 from .thermodynamics import QUANTITIES
 
 _PER = "_per_variable"

@@ -21,11 +21,11 @@ from ..exact import ModelTooLarge, exact_log_z, predicted
 from ..models.model import MRF
 from ..models.stacked import unpacked
 from ..parallel.threads import Tick
+from ..results.estimate import Estimate
 from ..running.session import Session, quiet
 from ..statistics import confidence
 from ..statistics.disorder import BIAS, REMAINING, VALUE, VARIANCE, numbers_of_log_weights, numbers_of_parts
 from .batches import Batch, BatchJob, Numbers, Outcome
-from .estimate import Estimate
 from .exact_curve import BEND, SLOPE, STEP
 from .thermodynamics import QUANTITIES, at_infinity, recorded, runs_of
 

@@ -58,6 +58,7 @@ def _run() -> Any:
     from . import (  # noqa: F401
         answers,
         audit,
+        average,
         expectations,
         formats,
         free_energy,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +18,8 @@ from .common import app, say
 
 make_app = typer.Typer(no_args_is_help=True, help="Write a seeded example model.")
 app.add_typer(make_app, name="make")
+
+_NOWHERE = Path("-")  # As the output file: the model is returned and not written.
 
 Output = Annotated[Path, typer.Option("-o", "--output", help="Model file to write.")]
 Visible = Annotated[int, typer.Option(help="Number of visible units.")]
@@ -32,17 +35,17 @@ Periodic = Annotated[bool, typer.Option("--periodic", help="Periodic in all dire
 @make_app.command("rbm-gaussian")
 def make_rbm_gaussian(
     output: Output, visible: Visible = 20, hidden: Hidden = 40, temperature: Temperature = 1.0, seed: Seed = 0
-) -> None:
+) -> Any:
     """Write the paper's RBM with Gaussian weights of variance 1/n."""
-    _write(examples.rbm_gaussian(visible, hidden, temperature=temperature, seed=seed), output)
+    return _write(examples.rbm_gaussian(visible, hidden, temperature=temperature, seed=seed), output)
 
 
 @make_app.command("rbm-hopfield")
 def make_rbm_hopfield(
     output: Output, visible: Visible = 20, hidden: Hidden = 40, temperature: Temperature = 1.0, seed: Seed = 0
-) -> None:
+) -> Any:
     """Write the paper's RBM with Hopfield weights, +-1/sqrt(|V|)."""
-    _write(examples.rbm_hopfield(visible, hidden, temperature=temperature, seed=seed), output)
+    return _write(examples.rbm_hopfield(visible, hidden, temperature=temperature, seed=seed), output)
 
 
 @make_app.command("ising-grid")
@@ -55,7 +58,7 @@ def make_ising_grid(
     triangular: Annotated[bool, typer.Option("--triangular", help="With diagonals, in two dimensions.")] = False,
     temperature: Temperature = 1.0,
     seed: Seed = 0,
-) -> None:
+) -> Any:
     """Write an Ising lattice or spin glass in any number of dimensions."""
     model = examples.ising_grid(
         _sizes(shape, "x", "shape"),
@@ -66,7 +69,7 @@ def make_ising_grid(
         temperature=temperature,
         seed=seed,
     )
-    _write(model, output)
+    return _write(model, output)
 
 
 @make_app.command("potts-grid")
@@ -78,11 +81,11 @@ def make_potts_grid(
     periodic: Periodic = False,
     temperature: Temperature = 1.0,
     seed: Seed = 0,
-) -> None:
+) -> Any:
     """Write a Potts lattice in any number of dimensions."""
     sizes = _sizes(shape, "x", "shape")
     model = examples.potts_grid(sizes, states, coupling=coupling, periodic=periodic, temperature=temperature, seed=seed)
-    _write(model, output)
+    return _write(model, output)
 
 
 @make_app.command("dbm")
@@ -93,10 +96,10 @@ def make_dbm(
     units: Annotated[str, typer.Option(help="binary or spin.")] = "binary",
     temperature: Temperature = 1.0,
     seed: Seed = 0,
-) -> None:
+) -> Any:
     """Write a deep Boltzmann machine with Gaussian weights."""
     sizes = _sizes(layers, ",", "layers")
-    _write(examples.random_dbm(sizes, scale=scale, units=units, temperature=temperature, seed=seed), output)
+    return _write(examples.random_dbm(sizes, scale=scale, units=units, temperature=temperature, seed=seed), output)
 
 
 @make_app.command("chimera")
@@ -108,7 +111,7 @@ def make_chimera(
     field: Law = "0",
     temperature: Temperature = 1.0,
     seed: Seed = 0,
-) -> None:
+) -> Any:
     """Write a spin glass on a Chimera graph."""
     cells = _sizes(size, "x", "size")
     if len(cells) > 2:
@@ -116,15 +119,13 @@ def make_chimera(
     model = examples.chimera(
         cells[0], cells[-1], shore, coupling=coupling, field=field, temperature=temperature, seed=seed
     )
-    _write(model, output)
+    return _write(model, output)
 
 
 @make_app.command("sk")
-def make_sk(
-    output: Output, spins: Spins = 64, field: Law = "0", temperature: Temperature = 1.0, seed: Seed = 0
-) -> None:
+def make_sk(output: Output, spins: Spins = 64, field: Law = "0", temperature: Temperature = 1.0, seed: Seed = 0) -> Any:
     """Write a Sherrington-Kirkpatrick model, with couplings N(0, 1/n)."""
-    _write(examples.sherrington_kirkpatrick(spins, field=field, temperature=temperature, seed=seed), output)
+    return _write(examples.sherrington_kirkpatrick(spins, field=field, temperature=temperature, seed=seed), output)
 
 
 @make_app.command("random-field")
@@ -136,13 +137,13 @@ def make_random_field(
     periodic: Periodic = False,
     temperature: Temperature = 1.0,
     seed: Seed = 0,
-) -> None:
+) -> Any:
     """Write a random-field Ising lattice in any number of dimensions."""
     sizes = _sizes(shape, "x", "shape")
     model = examples.random_field(
         sizes, field=field, coupling=coupling, periodic=periodic, temperature=temperature, seed=seed
     )
-    _write(model, output)
+    return _write(model, output)
 
 
 @make_app.command("random-regular")
@@ -154,10 +155,10 @@ def make_random_regular(
     field: Law = "0",
     temperature: Temperature = 1.0,
     seed: Seed = 0,
-) -> None:
+) -> Any:
     """Write a spin glass on a random regular graph."""
     model = examples.random_regular(spins, degree, coupling=coupling, field=field, temperature=temperature, seed=seed)
-    _write(model, output)
+    return _write(model, output)
 
 
 @make_app.command("p-spin")
@@ -170,10 +171,10 @@ def make_p_spin(
     field: Law = "0",
     temperature: Temperature = 1.0,
     seed: Seed = 0,
-) -> None:
+) -> Any:
     """Write a p-spin model on a random regular hypergraph."""
     model = examples.p_spin(spins, p, degree, coupling=coupling, field=field, temperature=temperature, seed=seed)
-    _write(model, output)
+    return _write(model, output)
 
 
 @make_app.command("clock")
@@ -183,9 +184,9 @@ def make_clock(
     states: Annotated[int, typer.Option(help="States per variable, q.")] = 6,
     periodic: Periodic = False,
     temperature: Temperature = 1.0,
-) -> None:
+) -> Any:
     """Write a clock model on a lattice."""
-    _write(clock(_sizes(shape, "x", "shape"), states, periodic=periodic, temperature=temperature), output)
+    return _write(clock(_sizes(shape, "x", "shape"), states, periodic=periodic, temperature=temperature), output)
 
 
 @make_app.command("blume-capel")
@@ -195,10 +196,10 @@ def make_blume_capel(
     crystal_field: Annotated[float, typer.Option(help="Energy of a spin that is not zero.")] = 0.0,
     periodic: Periodic = False,
     temperature: Temperature = 1.0,
-) -> None:
+) -> Any:
     """Write a Blume-Capel model on a lattice."""
     sizes = _sizes(shape, "x", "shape")
-    _write(blume_capel(sizes, crystal_field=crystal_field, periodic=periodic, temperature=temperature), output)
+    return _write(blume_capel(sizes, crystal_field=crystal_field, periodic=periodic, temperature=temperature), output)
 
 
 @make_app.command("ashkin-teller")
@@ -208,10 +209,10 @@ def make_ashkin_teller(
     four_spin: Annotated[float, typer.Option(help="Coupling of the products of all four spins of a bond.")] = 0.0,
     periodic: Periodic = False,
     temperature: Temperature = 1.0,
-) -> None:
+) -> Any:
     """Write an Ashkin-Teller model on a lattice."""
     sizes = _sizes(shape, "x", "shape")
-    _write(ashkin_teller(sizes, four_spin=four_spin, periodic=periodic, temperature=temperature), output)
+    return _write(ashkin_teller(sizes, four_spin=four_spin, periodic=periodic, temperature=temperature), output)
 
 
 @make_app.command("hard-core")
@@ -220,9 +221,28 @@ def make_hard_core(
     shape: Shape = "8x8",
     activity: Annotated[float, typer.Option(help="Weight of a particle.")] = 1.0,
     periodic: Periodic = False,
-) -> None:
+) -> Any:
     """Write a hard-core lattice gas."""
-    _write(hard_core(_sizes(shape, "x", "shape"), activity=activity, periodic=periodic), output)
+    return _write(hard_core(_sizes(shape, "x", "shape"), activity=activity, periodic=periodic), output)
+
+
+@dataclass(frozen=True)
+class Made:
+    """Makes the model of a seed: the arguments of ``marginalis make`` without the seed and the output."""
+
+    words: tuple[str, ...]
+
+    def __call__(self, seed: int) -> Any:
+        """Return the model of a seed; raise a ValueError if the arguments are not valid."""
+        words = [*self.words, "--seed", str(seed), "--output", str(_NOWHERE)]
+        try:
+            return typer.main.get_command(make_app)(words, standalone_mode=False)
+        except (ValueError, OSError):
+            raise
+        except Exception as error:
+            if not hasattr(error, "format_message"):
+                raise
+            raise ValueError(f"make {' '.join(self.words)!r}: {error.format_message()}") from None
 
 
 def _sizes(text: str, separator: str, argument: str) -> list[int]:
@@ -233,7 +253,10 @@ def _sizes(text: str, separator: str, argument: str) -> list[int]:
         raise ValueError(f"{argument} is {text!r}; it must be whole numbers, as in {example}") from None
 
 
-def _write(model: MRF | FactorModel, path: Path) -> None:
+def _write(model: MRF | FactorModel, path: Path) -> MRF | FactorModel:
+    if path == _NOWHERE:
+        return model
     model_files.save(model, path)
     words = str(model) if isinstance(model, FactorModel) else describe.essence(model)
     say(f"wrote {path}: {words}", err=True)
+    return model

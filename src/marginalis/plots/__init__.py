@@ -20,6 +20,7 @@ import numpy as np
 
 from ..answers.along import Along
 from ..answers.audit import Audit
+from ..answers.averages import Average
 from ..answers.bounds import Bounds
 from ..answers.difference import Difference
 from ..answers.estimates import Estimates
@@ -47,6 +48,7 @@ from .panels import figure as figure
 from .panels import inline_svg as inline_svg
 from .panels import panels as _panels
 from .panels import style as style
+from .series import average as average
 from .series import difference as difference
 from .series import free_energies as free_energies
 from .series import history as history
@@ -335,6 +337,7 @@ _FIGURES: dict[type, Callable[..., Any]] = {
     Curve: curve,
     Along: free_energies,
     History: history,
+    Average: average,
     Estimates: free_energies,
     Difference: difference,
     Expectations: means,

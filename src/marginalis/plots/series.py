@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 
 from ..answers.along import Along
+from ..answers.averages import Average, words_of
 from ..answers.difference import Difference
 from ..answers.estimates import Estimates
 from ..answers.expectations import Expectations
@@ -59,6 +62,43 @@ def difference(result: Difference, *, ax: Any = None) -> Any:
         axes.set_xlabel("log-weight (b to a: with the sign turned)")
         axes.set_ylabel("density of chains")
     return axes.figure if ax is None else ax
+
+
+def average(result: Average | Mapping[str, Average], *, ax: Any = None) -> Any:
+    """Means over disorder against temperature with their 95 % bands, one line per answer.
+
+    The light band is the standard deviation over the disorder. At one temperature the figure is a histogram of the
+    values, with the mean and its interval.
+    """
+    sets = result if isinstance(result, Mapping) else {"": result}
+    with panels(ax, 4.0) as (axes,):
+        for (name, own), colour in zip(sets.items(), cycle(COLOURS[1:]), strict=False):
+            words = words_of(own.quantity)
+            temperatures = own.temperatures
+            if temperatures is None:
+                _distribution(axes, own, f"{name} samples".strip(), colour)
+                axes.set_xlabel(words)
+                axes.set_ylabel("samples of disorder")
+                continue
+            order = np.argsort(temperatures)
+            t, mean, spread = temperatures[order], own.value[order], own.spread[order]
+            label = f"{name + ', ' if name else ''}mean over {own.count} samples"
+            axes.fill_between(t, mean - spread, mean + spread, color=colour, alpha=0.12, lw=0)
+            axes.fill_between(t, *_without_infinities(own.interval[order]), color=colour, alpha=0.45, lw=0)
+            axes.plot(t, mean, ".-" if len(t) <= _JOINED else "-", color=colour, lw=1.2, label=label)
+            axes.set_xlabel("temperature T")
+            axes.set_ylabel(words)
+    return axes.figure if ax is None else ax
+
+
+def _distribution(axes: Any, result: Average, label: str, colour: str) -> None:
+    """Draw a histogram of the values of the samples, with the mean and its interval."""
+    axes.hist(result.values, bins=bins_of(result.values), color=colour, alpha=0.5, label=label)
+    low, high = result.interval
+    shade_interval(axes.axvspan, low, high, "95 % interval of the mean")
+    text = value_text(words_of(result.quantity), result.value, result.stderr)
+    axes.axvline(result.value, color=COLOURS[0], lw=1.5, label=text)
+    axes.locator_params(axis="x", nbins=7)
 
 
 def history(result: History, *, ax: Any = None) -> Any:
