@@ -104,6 +104,17 @@ def test_three_spin_models_of_64_sites_against_elimination(seed):
     assert off(got.log_z, mg.exact_log_z(glass), got.stderr) < 4.5
 
 
+def test_many_factors_and_many_states():
+    """Orders of elimination are given up early on large networks, and few of 700 equal states are starts of phases."""
+    rng = np.random.default_rng(1)
+    scopes = [tuple(rng.choice(1300, 3, replace=False).tolist()) for _ in range(4000)]
+    with pytest.raises(mg.ModelTooLarge):
+        mg.exact_log_z(mg.from_factors([(x, np.exp(0.05 * rng.normal(size=(2, 2, 2)))) for x in scopes]))
+    wide = mg.from_factors([(("a", "b", "c"), 30.0 * rng.random((700, 2, 2)) ** 8)])
+    found = mg.estimate(wide, seed=1)
+    assert off(found.log_z, mg.exact_log_z(wide), found.stderr) < 4.5
+
+
 def test_free_energy_is_estimated_where_the_sum_is_too_large(monkeypatch):
     from marginalis.answers import free_energy
 

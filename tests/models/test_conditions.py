@@ -112,11 +112,33 @@ def test_factors_by_label():
         ([(("a",), [0.0, 0.0])], "Z = 0: the table of"),
         ([3], "it must be a pair"),
         ([], "name no variables"),
+        ([(("a", "b"), np.ones((0, 2)))], "no states of the variable 'a'"),
+        ([(("a",), [1.0, 1.0j])], "dtype complex128; it must hold real numbers"),
+        ([(("a",), ["1", "2"])], "must hold real numbers"),
+        ([(("a",), None)], "must hold real numbers"),
+        ([((["a"],), [1.0, 2.0])], "can name no variable"),
+        ([((math.nan,), [1.0, 2.0])], "can name no variable"),
+        ({("a", "b"): np.ones((2, 2))}, "list of pairs"),
     ],
 )
 def test_bad_factors(factors, problem):
     with pytest.raises(ValueError, match=problem):
         mg.from_factors(factors)
+
+
+def test_a_factor_of_no_variable_is_a_constant():
+    model = mg.from_factors([((), 3.0), (("a", "b", "c"), np.ones((2, 2, 2)))])
+    assert mg.exact_log_z(model) == pytest.approx(math.log(24.0), rel=1e-14)
+    assert mg.estimate(model, steps=2, chains=16).log_z == pytest.approx(math.log(24.0), rel=1e-12)
+
+
+@pytest.mark.parametrize("state", ["x", 0.5, -1, 2, None])
+def test_states_of_evidence_are_whole_numbers(state):
+    model = mg.from_factors([(("a", "b"), np.ones((2, 2)))])
+    with pytest.raises(ValueError, match="it has 2 states, from 0"):
+        model.given({"a": state})
+    with pytest.raises(ValueError, match="must map labels to states"):
+        model.given([("a", 0)])
 
 
 @settings(deadline=None)

@@ -65,11 +65,11 @@ def network_ways(
     scopes = [scope for scope, _ in factors]
     edges = edges_of(scopes)
     order, width = elimination_order(len(cards), edges, cards)
-    entries = float(table_entries(edges, cards, order)) if width <= 200.0 else math.inf
+    entries = float(table_entries(edges, cards, order)) if width <= MAX_LOG2_TABLE else math.inf
     simple = NetworkWay(
         "elimination",
-        entries / ENTRIES_PER_SECOND + 1e-4 * len(cards) if width <= MAX_LOG2_TABLE else math.inf,
-        8.0 * entries if width <= MAX_LOG2_TABLE else math.inf,
+        entries / ENTRIES_PER_SECOND + 1e-4 * len(cards),
+        8.0 * entries,
         f"variable elimination with tables of 2^{width:.0f} entries",
         lambda threads, tick: eliminate_factors(cards, factors, order),
     )

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -131,15 +132,19 @@ class FactorModel(Displayed):
         """
         possible = [np.ones(card, dtype=bool) for card in self.cards]
         number = self.labels if isinstance(self.labels, range) else {x: i for i, x in enumerate(self.labels)}
+        if not isinstance(evidence, Mapping | None):
+            raise ValueError(f"evidence is {shown(evidence)}; it must map labels to states")
         for label, state in (evidence or {}).items():
             if label not in number:
                 raise ValueError(f"evidence names the variable {shown(label)}, which the model does not have")
             i = number.index(label) if isinstance(number, range) else number[label]
-            if not 0 <= state < self.cards[i]:
+            is_whole = isinstance(state, Real) and float(state).is_integer()
+            if not (is_whole and 0 <= state < self.cards[i]):
                 raise ValueError(
-                    f"evidence holds variable {shown(label)} in state {state}; it has {self.cards[i]} states, from 0"
+                    f"evidence holds variable {shown(label)} in state {shown(state)}; "
+                    f"it has {self.cards[i]} states, from 0"
                 )
-            possible[i] &= np.arange(self.cards[i]) == state
+            possible[i] &= np.arange(self.cards[i]) == int(state)
         self._propagate(possible)
         before, left = self, self._restricted(possible)
         while left.is_hard and len(left.scopes) < len(before.scopes):  # A product of factors may forbid more states.

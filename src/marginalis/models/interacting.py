@@ -259,6 +259,7 @@ class InteractingMRF(MRF):
         return self.pairs[self.pairs[:, 1] < self.n_visible]
 
     @cached_property
+    @np.errstate(over="ignore")
     def partial_spin_form(self) -> SpinForm:
         """The fields, and measures of the terms: spins are ±1 already."""
         reach = np.zeros(self.n_features)

@@ -118,19 +118,29 @@ def from_factors(
     """
     cards = {label: whole(card, f"states of {shown(label)}", 1, 2**31) for label, card in (states or {}).items()}
     scopes, tables = [], []
+    if isinstance(factors, Mapping):
+        raise ValueError(f"factors is {a_kind(factors)}; it must be a list of pairs (scope, table)")
     for k, factor in enumerate(factors):
         try:
             scope, values = factor
             scope = tuple(scope) if not isinstance(scope, str) else (scope,)
         except (TypeError, ValueError):
             raise ValueError(f"factors[{k}] is {a_kind(factor)}; it must be a pair (scope, table)") from None
-        table = np.array(plain_array(values, f"factors[{k}]"), dtype=np.float64)
         names = one_line(", ".join(map(str, scope)), 60)
+        given = plain_array(values, f"the table of ({names})")
+        if given.dtype.kind not in "fiub":
+            kind = one_line(given.dtype, 80)
+            raise ValueError(f"the table of ({names}) has dtype {kind}; it must hold real numbers")
+        table = np.array(given, dtype=np.float64)
+        if not all(map(_is_label, scope)):
+            raise ValueError(f"the factor of ({names}) has a label that is NaN or a list, which can name no variable")
         if len(set(scope)) < len(scope):
             raise ValueError(f"the factor of ({names}) names a variable twice")
         if table.ndim != len(scope):
             raise ValueError(f"the table of ({names}) has {table.ndim} axes for {len(scope)} variables")
         for label, card in zip(scope, table.shape, strict=True):
+            if card == 0:
+                raise ValueError(f"the table of ({names}) has no states of the variable {shown(label)}")
             if cards.setdefault(label, card) != card:
                 raise ValueError(
                     f"the table of ({names}) has {card} states of the variable {shown(label)}, which has {cards[label]}"
@@ -141,7 +151,7 @@ def from_factors(
             )
         if not log:
             with np.errstate(divide="ignore"):
-                table = np.log(table)
+                table = np.asarray(np.log(table))
         if not np.isfinite(table).any():
             raise ValueError(f"Z = 0: the table of ({names}) holds zeros only")
         scopes.append(scope)
@@ -151,6 +161,15 @@ def from_factors(
     number = {label: i for i, label in enumerate(cards)}
     numbered = tuple(tuple(number[label] for label in scope) for scope in scopes)
     return FactorModel(tuple(cards.values()), numbered, tuple(tables), labels=tuple(cards))
+
+
+def _is_label(label: Any) -> bool:
+    """Whether an object can name a variable: it has a hash, and it equals itself."""
+    try:
+        hash(label)
+    except TypeError:
+        return False
+    return bool(label == label)
 
 
 def _in_order(labels: list[Any]) -> list[Any]:

@@ -79,7 +79,7 @@ class Trial:
         if self.log_variance < TUNING.even_enough:
             return self.steps * self.log_variance
         least = 0.0 if self.tells else r
-        return self.steps * max(4.0 * self.log_variance, 4.0 * log_spread(self.log_weights) ** 2, least)
+        return self.steps * max(4.0 * self.log_variance, 4.0 * min(log_spread(self.log_weights), 1e100) ** 2, least)
 
     @property
     def cost(self) -> float:

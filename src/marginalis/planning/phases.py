@@ -74,8 +74,8 @@ def starts_from_many_sides(plan: Plan, chains: int) -> Array:
     model = plan.path.end
     natural, seed = model.natural, stream(plan.chains.seed, QUENCH)
     hidden_units = natural.hidden_units
-    from_h = [*_polarised(hidden_units, len(natural.hidden_bias))]
-    from_v = [*_polarised(natural.visible_units, len(natural.visible_bias))]
+    from_h = _some(_polarised(hidden_units, len(natural.hidden_bias)), chains // 4)
+    from_v = _some(_polarised(natural.visible_units, len(natural.visible_bias)), chains // 4)
     few = max(1, chains // (2 * max(1, len(from_h) + len(from_v))))
     half = (chains - few * (len(from_h) + len(from_v))) // 2
     numbers = np.arange(chains, dtype=np.uint64)
@@ -91,6 +91,12 @@ def starts_from_many_sides(plan: Plan, chains: int) -> Array:
     h = np.concatenate([h, *(np.tile(x, (few, 1)) for x in from_h)])
     given_h = natural.visible_units.draw(natural.visible_bias + h @ natural.weights.T, u[half : half + len(h)])
     return np.concatenate([at_random, given_h, *(np.tile(x, (few, 1)) for x in from_v)])
+
+
+def _some(states: Iterator[Array], most: int) -> list[Array]:
+    """Return states, evenly chosen if there are more than `most`."""
+    found = list(states)
+    return found[:: -(-len(found) // most)] if len(found) > most else found
 
 
 def _polarised(units: Units, features: int) -> Iterator[Array]:
