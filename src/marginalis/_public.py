@@ -12,8 +12,8 @@ from .answers.bounds import Bounds as Bounds
 from .answers.bounds import bound as bound
 from .answers.difference import Difference as Difference
 from .answers.difference import difference as difference
+from .answers.estimate import estimate as estimate
 from .answers.estimates import Estimates as Estimates
-from .answers.estimating import estimate as estimate
 from .answers.expectations import Expectations as Expectations
 from .answers.expectations import expectations as expectations
 from .answers.free_energy import FreeEnergy as FreeEnergy

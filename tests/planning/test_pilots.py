@@ -7,7 +7,7 @@ import pytest
 from conftest import exact_moments, moments_model, random_rbm, z_score
 
 import marginalis as mg
-from marginalis.answers import estimating
+from marginalis.answers import estimate as estimate_file
 from marginalis.engines.plan import make_plan
 from marginalis.examples import rbm_gaussian, rbm_hopfield
 from marginalis.paths.base import make_base
@@ -241,7 +241,7 @@ def test_curve_of_parts_and_offset():
 
 
 def test_record_is_thinned_to_its_room(monkeypatch):
-    monkeypatch.setattr(estimating, "_RECORD_BYTES", 8 * 100 * 7)
+    monkeypatch.setattr(estimate_file, "_RECORD_BYTES", 8 * 100 * 7)
     r = mg.estimate(rbm_gaussian(4, 5), steps=50, chains=100, record=True)
     assert len(r.curve.betas) == 7
     assert r.curve.betas[-1] == 1.0

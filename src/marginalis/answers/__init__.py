@@ -4,5 +4,5 @@ Each file holds one function, such as `estimate`, `bound` or `expectations`, tog
 result has a `Record` of the run, an error for each number, `warnings`, `to_dict` and a printed form.
 
 This layer may import all layers below it (planning, results, running, engines, paths, models, exact, files); nothing
-below imports it. Read `estimating.py` first, then `results.estimate`: most other files follow their pattern.
+below imports it. Read `estimate.py` first, then `results.estimate`: most other files follow their pattern.
 """

@@ -26,7 +26,7 @@ from ..paths.base import is_quenches
 from ..results.estimate import NOT_FINITE, ONE_STEP, Estimate, doubts_of
 from ..running.session import Session, quiet
 from ..statistics.rows import summarise
-from .estimating import estimate
+from .estimate import estimate
 
 Failure = ValueError | TypeError
 

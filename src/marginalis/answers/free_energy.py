@@ -25,7 +25,7 @@ from ..parallel.progress import tell
 from ..parallel.threads import cores
 from ..results.estimate import Estimate
 from ..results.written import Written, finite
-from .estimating import estimate
+from .estimate import estimate
 
 _AT_ONCE = 1.0  # An exact sum may always take this many seconds.
 _LONGEST = 3600.0  # Without a budget an exact sum may take at most this many seconds.

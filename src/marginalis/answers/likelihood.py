@@ -29,7 +29,7 @@ from ..results.estimate import Estimate
 from ..results.written import Written, finite
 from .along import Along
 from .bounds import Bounds
-from .estimating import estimate, estimate_knowing
+from .estimate import estimate, estimate_with_data
 from .likelihoods import LogLikelihoods, OfSamples
 
 _CHEAP = 1.0  # ln Z is computed exactly if that takes at most this many seconds.
@@ -189,7 +189,7 @@ def _log_z(
         except ValueError:  # The model is too large, or no exact method is accurate enough.
             rest: Any = {x: value for x, value in options.items() if x not in ("tolerance", "budget", "record")}
             goal, budget = options.get("tolerance"), options.get("budget")
-            given = estimate_knowing(_some_rows(model, data), model, goal, budget, False, rest)
+            given = estimate_with_data(_some_rows(model, data), model, goal, budget, False, rest)
     if isinstance(given, LogLikelihood):  # The interval of a LogLikelihood is not one of F.
         raise ValueError("log_z is a LogLikelihood; it must be the estimate of ln Z, or a number")
     if not (hasattr(given, "log_z") and hasattr(given, "interval")):

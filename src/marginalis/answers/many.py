@@ -21,8 +21,8 @@ from ..parallel.threads import run_jobs
 from ..results.estimate import Estimate, of_log_weights
 from ..running.session import Session, open_session
 from .batches import Batch, BatchJob, Numbers, Outcome, are_batched
+from .estimate import hints_of
 from .estimates import Estimates, named_error
-from .estimating import hints_of
 from .given_models import NOTHING, GivenModels, Item, SourceFailed, batches, given_models, some
 from .keeping import InCheckpoint, InStore, Keeper, Known
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from ..answers.estimating import estimate as run_estimate
+from ..answers.estimate import estimate as run_estimate
 from ..answers.likelihood import log_likelihood
 from ..checks import one_of
 from ..display.words import method_name

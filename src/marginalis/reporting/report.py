@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from ..answers.bounds import Bounds, bound
-from ..answers.estimating import estimate
+from ..answers.estimate import estimate
 from ..answers.exact_curve import ExactCurve, exact_curve
 from ..answers.likelihood import LogLikelihood, log_likelihood
 from ..answers.thermodynamics import Thermodynamics, thermodynamics

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..answers.bounds import bound
-from ..answers.estimating import estimate
+from ..answers.estimate import estimate
 from ..answers.expectations import expectations
 from ..answers.thermodynamics import thermodynamics
 from ..exact import ModelTooLarge

@@ -58,13 +58,13 @@ def estimate(
         Keep the log-weights after every step, for ln Z(β) along the path (`Estimate.curve`). Parts of the model that
         are otherwise summed exactly before the run are then annealed, too.
     """
-    return estimate_knowing(None, model, tolerance, budget, record, options)
+    return estimate_with_data(None, model, tolerance, budget, record, options)
 
 
-def estimate_knowing(
+def estimate_with_data(
     rows: Array | None, model: Any, tolerance: float | None, budget: float | None, record: bool, options: RunOptions
 ) -> Estimate:
-    """Estimate F as `estimate` does; rows of data (visible states) are a further hint where the modes are."""
+    """Estimate F as `estimate` does; rows of data (visible states) help to find the modes."""
     yes_or_no(record, "record")
     chosen = filled_in(options)
     begin = time.perf_counter()
