@@ -109,7 +109,7 @@ def test_an_impossible_tolerance_stops_at_the_largest_number_of_chains(monkeypat
     tune(monkeypatch, most_chains=2000)
     r = mg.estimate(rbm_hopfield(8, 12, temperature=1 / 4), tolerance=1e-5, steps=20)
     assert r.chains == 2000
-    assert any("as many chains as there may be" in w for w in r.warnings)
+    assert any("the largest number of chains is reached" in w for w in r.warnings)
 
 
 def test_exact_models_take_no_time():
@@ -288,7 +288,10 @@ def test_rounding_ends_the_search(monkeypatch):
     for module in (draft, narrowing):
         monkeypatch.setattr(module, "run_plan", coarse)
     r = mg.estimate(rbm_gaussian(4, 5), tolerance=0.1)
-    assert r.notes == ("something", "rounding allows no less: the interval is ± 0.5, and the tolerance 0.1")
+    assert r.notes == (
+        "something",
+        "rounding errors allow no narrower interval: the interval is ± 0.5, the tolerance is 0.1",
+    )
     assert r.chains <= 1000
 
 

@@ -28,7 +28,6 @@ from ..engines.recorder import Recorder, the_states
 from ..exact import soon
 from ..paths.base import make_base
 from ..random import OPINION
-from ..results.estimate import Estimate
 from ..running.session import Session
 from ..statistics.confidence import effective_size, log_mean_exp, log_spread, relative_error
 from ..statistics.weights import Weights
@@ -332,7 +331,7 @@ class Choice:
         self.trials.append(Trial("an exact sum", None, value, 1e-9 * max(1.0, abs(value))))
         return self.trials[-1]
 
-    def another(self, result: Estimate | Weights, plan: Plan) -> Plan | None:
+    def another(self, result: Weights, plan: Plan) -> Plan | None:
         """Return a path that has seen what an estimate has missed, if something tells of it."""
         above = self.above(result)
         if above is None:
@@ -346,7 +345,7 @@ class Choice:
         logger.info("the path from %s finds more than that from %s: taking it", better.name, plan.path.name)
         return better.plan
 
-    def above(self, result: Estimate | Weights) -> Trial | None:
+    def above(self, result: Weights) -> Trial | None:
         """Return the trial that has seen most of what an estimate has missed, if there is one."""
 
         def is_above(x: Trial) -> bool:
@@ -354,15 +353,7 @@ class Choice:
 
         return max(filter(is_above, self.trials), key=_surely, default=None)
 
-    def noted(self, result: Estimate) -> Estimate:
-        """Return the estimate with a note of what still finds more, if anything does."""
-        few = result.record.populations
-        if few and few <= TUNING.few_populations and result.ess < TUNING.effective_populations * few:
-            note = f"the effective number of populations is {result.ess:.1f} of {few}: the interval may be too narrow"
-            result = replace(result, notes=(*result.notes, f"{note}; raise steps or chains"))
-        return replace(result, notes=(*result.notes, *self.doubts(result)))
-
-    def doubts(self, result: Estimate | Weights) -> tuple[str, ...]:
+    def doubts(self, result: Weights) -> tuple[str, ...]:
         """Return a warning that names what finds more than an estimate, if anything does."""
         above = self.above(result)
         if above is None:

@@ -18,7 +18,11 @@ Result = TypeVar("Result")
 
 
 def run_chosen(
-    choice: Choice, plan: Plan, run: Callable[[Plan], Result], weights_of: Callable[[Result], Weights]
+    choice: Choice,
+    plan: Plan,
+    run: Callable[[Plan], Result],
+    weights_of: Callable[[Result], Weights],
+    has_time: Callable[[], bool] = lambda: True,
 ) -> tuple[Result, tuple[str, ...]]:
     """Return the result of `run` along the path of a plan, or along a path that has found more, and its warnings.
 
@@ -32,9 +36,11 @@ def run_chosen(
         The computation of the answer for a plan.
     weights_of
         The weights of the result of `run`, to compare with the trials.
+    has_time
+        Whether there is time for a second run.
     """
     result = run(plan)
-    better = choice.another(weights_of(result), plan)
+    better = choice.another(weights_of(result), plan) if has_time() else None
     if better is not None:
         result = run(better)
     weights = weights_of(result)

@@ -1,4 +1,4 @@
-"""To this accuracy, please: which path to take to a tolerance, and whether the answer has missed something."""
+"""Estimates to a tolerance: the choice of the path, the runs with K and N from pilots, and the note if it is missed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any, Unpack
 import numpy as np
 
 from ..checks import Array, real_number
-from ..engines.plan import make_plan, resampling
+from ..engines.plan import Plan, make_plan, resampling
 from ..options import DEFAULT_STEPS, PlanOptions, leaves_path_open
 from ..paths.base import QUENCHES, is_quenches
 from ..results.estimate import Estimate
 from ..running.session import Session
+from . import tuning
 from .choose import Choice
 from .draft import Goal, chains_per_variance, draft_of, draft_of_trial
 from .narrowing import half_width_of, narrowed
 from .quenches import quenched_mixture
-from .tuning import TOLERANCE
+from .run_chosen import run_chosen
 
 
 def to_tolerance(
@@ -30,68 +31,87 @@ def to_tolerance(
     rows: Array | None,
     **options: Unpack[PlanOptions],
 ) -> Estimate:
-    """Estimate F until half of its 95 % interval is at most `tolerance`, or `budget` seconds have gone.
+    """Estimate F until half of its 95 % interval is at most `tolerance`, or until `budget` seconds are used up.
 
-    `rows` of data hint at where the modes are. `options` are those of a plan; steps or a list of β that are
-    given stay as they are.
+    `rows` of data help to find the modes. `options` are those of a plan; steps or a list of β that are given remain.
     """
-    goal = real_number(tolerance, "tolerance")
-    if goal <= 0.0:
-        raise ValueError(f"tolerance is {tolerance!r}; it must be positive")
-    seconds = math.inf if budget is None else real_number(budget, "budget")
-    if seconds <= 0.0:
-        raise ValueError(f"budget is {budget!r}; it must be positive")
-    schedule = "adaptive" if options.get("schedule") is None else options["schedule"]
-    fixed = options.get("steps") is not None or not isinstance(schedule, str)
-    adaptive = isinstance(schedule, str) and schedule == "adaptive"
-    ours = leaves_path_open(options)
-    options["schedule"] = "linear" if adaptive else schedule
+    half_width = _positive(tolerance, "tolerance")
+    seconds = math.inf if budget is None else _positive(budget, "budget")
+    plan, goal, threshold = _first_plan(model, half_width, options)
+    if leaves_path_open(options):
+        begin = time.perf_counter()
+        longer = replace(plan, betas=np.linspace(0.0, 1.0, tuning.TOLERANCE.choice_steps + 1))
+        choice = Choice(longer, session, rows, worth=chains_per_variance(half_width))
+        chosen = choice.choose()
+        betas = plan.betas
+        if chosen.path.mixture is not None:
+            betas = np.linspace(0.0, 1.0, tuning.TOLERANCE.first_steps_mixed + 1)
+        seconds = max(seconds / 2.0, seconds - (time.perf_counter() - begin))
+        begin = time.perf_counter()
+
+        def run(path: Plan) -> Estimate:
+            nonlocal goal, begin
+            draft = draft_of(replace(path, betas=betas, schedule="adaptive"), threshold)
+            if path is chosen:
+                draft = draft_of_trial(draft, choice)
+            begin = time.perf_counter()
+            result, goal = narrowed(draft, goal, min(seconds, goal.seconds_left), session)
+            return result
+
+        result, notes = run_chosen(choice, chosen, run, lambda x: x.weights, lambda: goal.seconds_left > 0.0)
+        result = replace(result, notes=result.notes + notes)
+    else:
+        begin = time.perf_counter()
+        result, goal = narrowed(draft_of(_from_quenches(plan, session, options), threshold), goal, seconds, session)
+    result = replace(result, notes=result.notes + _why_missed(result, goal, budget))
+    return result.with_seconds(time.perf_counter() - begin)
+
+
+def _positive(value: float, argument: str) -> float:
+    number = real_number(value, argument)
+    if number <= 0.0:
+        raise ValueError(f"{argument} is {value!r}; it must be positive")
+    return number
+
+
+def _first_plan(model: Any, half_width: float, options: PlanOptions) -> tuple[Plan, Goal, float | None]:
+    """Return the plan that pilots begin with, the goal, and the threshold of resampling if it is given."""
+    given = options.copy()
+    schedule, resample = options.get("schedule"), options.get("resample")
+    adaptive = schedule is None or (isinstance(schedule, str) and schedule == "adaptive")
+    is_list = not (schedule is None or isinstance(schedule, str))
+    given["schedule"] = "linear" if adaptive else schedule
+    given["resample"] = False
     if options.get("steps") is None:
-        options["steps"] = TOLERANCE.first_steps if isinstance(schedule, str) else DEFAULT_STEPS
-    if goal < TOLERANCE.double_precision:
-        options["precision"] = "double"
-    resample = options.get("resample")
-    options["resample"] = False
-    plan = make_plan(model, **options)
-    share = None if resample is None else resampling(resample, 1)[0]
-    panel = None
-    if ours:
-        asked = time.perf_counter()
-        long = replace(plan, betas=np.linspace(0.0, 1.0, TOLERANCE.choice_steps + 1))
-        panel = Choice(long, session, rows, worth=chains_per_variance(goal))
-        chosen = panel.choose()
-        first = plan.betas if chosen.path.mixture is None else np.linspace(0.0, 1.0, TOLERANCE.first_steps_mixed + 1)
-        plan = replace(chosen, betas=first)
-        seconds = max(seconds / 2.0, seconds - (time.perf_counter() - asked))
-    if is_quenches(options.get("base")):
-        mixture = quenched_mixture(plan, session)
-        plan = plan if mixture is None else plan.along(plan.path.from_mixture(mixture, QUENCHES))
+        given["steps"] = DEFAULT_STEPS if is_list else tuning.TOLERANCE.first_steps
+    if half_width < tuning.TOLERANCE.double_precision:
+        given["precision"] = "double"
+    plan = make_plan(model, **given)
     if adaptive:
         plan = replace(plan, schedule="adaptive")
-    begin = time.perf_counter()
-    wanted = Goal(goal, fixed, adaptive, may_resample=share is None)
-    draft = draft_of(plan, share)
-    if panel is not None:
-        draft = draft_of_trial(draft, panel)
-    result, wanted = narrowed(draft, wanted, seconds, session)
-    if panel is not None:
-        better = panel.another(result, plan) if wanted.seconds_left > 0.0 and not result.weights.one_sided else None
-        if better is not None:
-            other = replace(better, betas=plan.betas, schedule="adaptive")
-            begin = time.perf_counter()
-            result, wanted = narrowed(draft_of(other, share), wanted, wanted.seconds_left, session)
-        result = panel.noted(result)
-    half_width = half_width_of(result)
-    if half_width > goal:
-        reason = "this is as many chains as there may be"
-        if result.rounding >= goal:
-            reason = "rounding allows no less"
-        elif wanted.seconds_left <= 0.0:
-            reason = f"the budget of {budget:g} s ran out"
-        found = f"the interval is ± {half_width:.2g}"
-        if result.lower_bound is not None:
-            reason = "this is as many chains as the pilots have asked for" if wanted.seconds_left > 0.0 else reason
-            found = f"the lower bound of ln Z is {half_width:.2g} below its estimate"
-        note = f"{reason}: {found}, and the tolerance {goal:g}"
-        result = replace(result, notes=(*result.notes, note))
-    return result.with_seconds(time.perf_counter() - begin)
+    threshold = None if resample is None else resampling(resample, 1)[0]
+    is_fixed = options.get("steps") is not None or is_list
+    return plan, Goal(half_width, is_fixed, adaptive, may_resample=threshold is None), threshold
+
+
+def _from_quenches(plan: Plan, session: Session, options: PlanOptions) -> Plan:
+    """Return the plan on a path from the mixture of quenches, if that is the base."""
+    mixture = quenched_mixture(plan, session) if is_quenches(options.get("base")) else None
+    return plan if mixture is None else plan.along(plan.path.from_mixture(mixture, QUENCHES))
+
+
+def _why_missed(result: Estimate, goal: Goal, budget: float | None) -> tuple[str, ...]:
+    """Return a note with the reason if the interval is wider than the tolerance."""
+    half_width, has_time = half_width_of(result), goal.seconds_left > 0.0
+    if half_width <= goal.half_width:
+        return ()
+    reason = "the largest number of chains is reached"
+    if result.rounding >= goal.half_width:
+        reason = "rounding errors allow no narrower interval"
+    elif not has_time:
+        reason = f"the budget of {budget:g} s ran out"
+    found = f"the interval is ± {half_width:.2g}"
+    if result.lower_bound is not None:
+        reason = "the pilots predicted that these chains suffice" if has_time else reason
+        found = f"the lower bound of ln Z is {half_width:.2g} below its estimate"
+    return (f"{reason}: {found}, the tolerance is {goal.half_width:g}",)
