@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import marginalis as mg
 from marginalis.engines.plan import make_plan
 from marginalis.exact import METHODS, cheapest
-from marginalis.exact.choice import _vouched
+from marginalis.exact.choice import _checked_value
 from marginalis.exact.elimination import eliminate_log_z
 from marginalis.exact.ways import ExactMethod
 
@@ -125,7 +125,7 @@ def test_huge_sums_are_no_traceback():
     """`fsum` raises where a plain sum is infinite."""
     way = ExactMethod(0.0, "", lambda threads, tick: eliminate_log_z([2] * 3, [np.full(2, 1e308)] * 3, [], []))
     with pytest.raises(ValueError, match="too large for floating point"):
-        _vouched(way, 0.0, 1, lambda fraction: None)
+        _checked_value(way, 0.0, 1, lambda fraction: None)
 
 
 # ---------------------------------------------------------------- estimates

@@ -12,7 +12,7 @@ from ..checks import needs_gpu
 from ..gpu.device import open_device
 from ..models.model import MRF
 from ..parallel.threads import Tick, run_jobs
-from .choice import ExactLogZ, exact_log_z, vouched
+from .choice import ExactLogZ, checked_value, exact_log_z
 from .on_gpu import sums_on_gpu
 from .ways import GpuSum, enumeration_on_gpu
 
@@ -62,7 +62,7 @@ def _on_gpu(models: Sequence[MRF], device: int | None, tick: Tick) -> list[Exact
             sums = sums_on_gpu([own.form for _, own in members], units, open_device(device), tick)
         for (number, own), value in zip(members, sums, strict=True):
             try:
-                log_z = vouched(own.constant + value, own.method, models[number].natural.offset)
+                log_z = checked_value(own.constant + value, own.method, models[number].natural.offset)
             except ValueError as error:
                 found[number] = error
             else:

@@ -140,7 +140,7 @@ class Prediction:
         for k, (name, way) in enumerate(self.ways):
             try:
                 with ticker(progress, f"exact, {name}") as tick:
-                    value = _vouched(way, self.offset, self.threads, tick)
+                    value = _checked_value(way, self.offset, self.threads, tick)
             except ModelTooLarge:
                 raise
             except CountingFailed as error:
@@ -200,17 +200,17 @@ def as_summable(model: Any) -> MRF | FactorModel:
     return as_model(model)
 
 
-def _vouched(way: ExactMethod, offset: float, threads: int, tick: Tick) -> float:
+def _checked_value(way: ExactMethod, offset: float, threads: int, tick: Tick) -> float:
     """Return ln Z by a method, plus the offset, or raise a ValueError if rounding errors may be too large."""
     with np.errstate(over="ignore", invalid="ignore"):  # An overflow raises an error below instead of a warning.
         try:
             found = way.run(threads, tick)
         except OverflowError:  # `math.fsum` raises this on an overflow.
             found = math.inf
-    return vouched(found, way, offset)
+    return checked_value(found, way, offset)
 
 
-def vouched(found: float, way: ExactMethod, offset: float) -> float:
+def checked_value(found: float, way: ExactMethod, offset: float) -> float:
     """Return the result of a method, plus the offset, or raise a ValueError if rounding errors may be too large."""
     with np.errstate(over="ignore", invalid="ignore"):
         value = float(offset + found)
@@ -321,7 +321,7 @@ def soon(model: MRF, threads: int, seconds: float) -> float | None:
         way = make(model, threads)
         if way is not None and way.seconds <= seconds:
             try:
-                return _vouched(way, model.natural.offset, threads, lambda fraction: None)
+                return _checked_value(way, model.natural.offset, threads, lambda fraction: None)
             except ValueError:  # The method is not accurate enough here.
                 continue
     return None
@@ -332,7 +332,7 @@ def eliminate(model: MRF) -> float | None:
     way = WAYS["elimination"](model, 1)
     if way is None or way.seconds > 100 * SOON + 1e-4 * model.n_variables:
         return None
-    return _vouched(way, 0.0, 1, lambda fraction: None)
+    return _checked_value(way, 0.0, 1, lambda fraction: None)
 
 
 def _by_parts(model: MRF, threads: int, max_seconds: float) -> ExactMethod | None:

@@ -252,26 +252,27 @@ def fit_tail(log_weights: Array) -> Tail | None:
     excess = excess[excess > TINY]
     if len(np.unique(excess)) < MIN_TAIL:
         return None
-    k, scale = _pareto(excess)
-    return Tail(float(top[0]), k, float(top[-1]) + math.log(scale), len(excess))
+    (k,), (scale,) = pareto_of_rows(excess[None])
+    return Tail(float(top[0]), float(k), float(top[-1]) + math.log(scale), len(excess))
 
 
-def _pareto(x: Array) -> tuple[float, float]:
-    """Return shape k and scale σ of a generalised Pareto distribution from a sorted sample (Zhang & Stephens 2009).
+def pareto_of_rows(x: Array) -> tuple[Array, Array]:
+    """Return shape k and scale σ of a generalised Pareto distribution for every row, a sorted sample.
 
-    They follow from the posterior mean of b = −k/σ over a data-driven prior, on a grid. k is shrunk towards 1/2 with
-    the weight of ten observations, as in Vehtari et al., so that small tails do not give extreme values.
+    They follow from the posterior mean of b = −k/σ over a data-driven prior, on a grid (Zhang & Stephens 2009). k is
+    shrunk towards 1/2 with the weight of ten observations, as in Vehtari et al., so that small tails do not give
+    extreme values.
     """
-    n = len(x)
+    n = x.shape[1]
     count = 30 + int(math.sqrt(n))
-    quartile = x[int(n / 4.0 + 0.5) - 1]
-    b = 1.0 / x[-1] + (1.0 - np.sqrt(count / (np.arange(1, count + 1) - 0.5))) / (3.0 * quartile)
+    quartile = x[:, int(n / 4.0 + 0.5) - 1]
+    b = (1.0 / x[:, -1])[:, None] + (1.0 - np.sqrt(count / (np.arange(1, count + 1) - 0.5))) / (3.0 * quartile)[:, None]
     b[b == 0.0] = TINY  # The formulas below are 0/0 for b = 0, the exponential distribution.
-    k = np.log1p(-b[:, None] * x).mean(axis=1)
+    k = np.log1p(-b[:, :, None] * x[:, None, :]).mean(axis=2)
     profile = n * (np.log(-b / k) - k - 1.0)
-    weight = np.exp(profile - profile.max())
-    best = float((b * weight).sum() / weight.sum())
-    shape = float(np.log1p(-best * x).mean())
+    weight = np.exp(profile - profile.max(axis=1, keepdims=True))
+    best = (b * weight).sum(axis=1) / weight.sum(axis=1)
+    shape = np.log1p(-best[:, None] * x).mean(axis=1)
     return (n * shape + 5.0) / (n + 10.0), -shape / best
 
 

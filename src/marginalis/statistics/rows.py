@@ -122,19 +122,5 @@ def tail_indices(ordered: Array) -> Array:
     step = max(1, _BLOCK // (count * size))
     for first in range(0, len(some), step):
         rows = some[first : first + step]
-        found[rows] = _shapes(np.ascontiguousarray(excess[rows]), count)
+        found[rows] = confidence.pareto_of_rows(np.ascontiguousarray(excess[rows]))[0]
     return found
-
-
-def _shapes(x: Array, count: int) -> Array:
-    """Return the shape of a generalised Pareto distribution for each sorted sample, as `confidence.fit_tail` does."""
-    n = x.shape[1]
-    quartile = x[:, int(n / 4.0 + 0.5) - 1]
-    b = (1.0 / x[:, -1])[:, None] + (1.0 - np.sqrt(count / (np.arange(1, count + 1) - 0.5))) / (3.0 * quartile)[:, None]
-    b[b == 0.0] = confidence.TINY
-    k = np.log1p(-b[:, :, None] * x[:, None, :]).mean(axis=2)
-    profile = n * (np.log(-b / k) - k - 1.0)
-    weight = np.exp(profile - profile.max(axis=1, keepdims=True))
-    best = (b * weight).sum(axis=1) / weight.sum(axis=1)
-    shape = np.log1p(-best[:, None] * x).mean(axis=1)
-    return np.asarray((n * shape + 5.0) / (n + 10.0))
