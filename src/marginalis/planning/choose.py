@@ -1,13 +1,14 @@
-"""Which path to take when that is left to the package, and what other paths have seen.
+"""The choice of a path if the options leave it open, and a comparison of an answer with all paths that were tried.
 
-Every Ẑ is unbiased, whatever its path, so P(Ẑ > aZ) ≤ 1/a: of two paths that disagree, the one with the lower Ẑ has
-missed something. A few chains are sent along the plain path and, unless an exact sum takes no longer than they do, from
-the model's biases and from a mixture with fields on both sides that is fitted to the phases found from many sides (see
-`phases`). The search goes deeper as long as the answer would cost more than the search.
+Every Ẑ is unbiased, whatever its path, so P(Ẑ > aZ) ≤ 1/a: if two paths disagree, the one with the lower Ẑ has missed
+something. A few chains are run along the plain path, which starts from the uniform base. Unless an exact sum takes no
+longer than they do, a few chains are also run from the model's biases and from a mixture with fields on both sides,
+which is fitted to the phases that are found from many sides (see `phases`). The search is continued as long as the
+answer would cost more than the search.
 
-The burden of proof is on the plain path: it is taken where the mixture sees no more and is precise enough to tell, or
-where the mixture's path costs so much more that it cannot tell, as on lattices and glasses, whose phases independent
-units do not describe. Nothing of what is seen here enters the estimate but the choice of the path.
+The plain path is taken if a precise trial from the mixture finds no more, or if the path from the mixture costs so much
+more that its trial is not precise, as on lattices and glasses, whose phases independent units do not describe.
+Otherwise the path from the mixture is taken. The trials influence the answer by the choice of the path only.
 """
 
 from __future__ import annotations
@@ -15,156 +16,98 @@ from __future__ import annotations
 import logging
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..checks import Array
-from ..engines.placement import is_lattice
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder, the_states
 from ..exact import soon
 from ..paths.base import make_base
 from ..random import OPINION
 from ..running.session import Session
-from ..statistics.confidence import effective_size, log_mean_exp, log_spread, relative_error
+from ..statistics.confidence import effective_size, log_mean_exp, relative_error
 from ..statistics.weights import Weights
 from . import phases
 from .pilots import fit_schedule, refit
+from .trial import Trial, confirms, is_lower
 from .tuning import TUNING, Level
 
 logger = logging.getLogger("marginalis")
 
 
-@dataclass(frozen=True)
-class Trial:
-    """What a few chains find along one path; the plan is None for an exact sum."""
-
-    name: str
-    plan: Plan | None
-    log_z: float
-    error: float
-    log_variance: float = 0.0  # ln(1 + r), r the relative variance of the weights
-    steps: int = 1
-    ends: Array | None = None  # states of the sampled side after the last step,
-    log_weights: Array | None = None  # and their weights
-    betas: Array | None = None  # of as many steps that are better placed
-    seconds: float = math.inf  # that the chains took
-    is_open: bool = True  # for the answer to be taken along this path
-    together: int = 1  # chains in a population, which one weight is of
-
-    @property
-    def is_mixed(self) -> bool:
-        """Whether the path starts from a mixture."""
-        return self.plan is not None and self.plan.path.mixture is not None
-
-    @property
-    def tells(self) -> bool:
-        """Whether so many weights count that they tell how uneven those of the answer will be."""
-        return self.log_weights is not None and effective_size(self.log_weights) >= TUNING.tells
-
-    @property
-    def chain_steps(self) -> float:
-        """Steps times relative variance: what an estimate of relative variance 1 takes, in chain·steps.
-
-        Where the chains keep up with the path ln(1 + r) falls as 1/K. Few weights hide how uneven they are, which the
-        spread of their logarithms shows.
-        """
-        r = math.expm1(min(self.log_variance, 50.0))
-        if self.is_mixed or self.together > 1 or self.log_weights is None:
-            return self.steps * self.together * r
-        if self.log_variance < TUNING.even_enough:
-            return self.steps * self.log_variance
-        least = 0.0 if self.tells else r
-        return self.steps * max(4.0 * self.log_variance, 4.0 * min(log_spread(self.log_weights), 1e100) ** 2, least)
-
-    @property
-    def cost(self) -> float:
-        """Operations of an estimate of relative variance 1."""
-        assert self.plan is not None
-        path = self.plan.path
-        cost = path.operations * self.chain_steps
-        if self.is_mixed and is_lattice(replace(self.plan, path=path.without_mixture())):
-            return cost * TUNING.lattices_faster
-        return cost
-
-    def variance_at(self, steps: int) -> float:
-        """Relative variance of a weight after so many steps, about."""
-        if self.is_mixed:
-            return self.chain_steps / steps
-        return math.expm1(min(self.log_variance * self.steps / steps, 50.0))
-
-
 class Choice:
-    """The trials of one call, and the path chosen by them.
+    """The trials of one call, and the path that is chosen by them.
 
-    `rows` are data of the visible side, one more source of states. `worth` is how many chains an answer takes for every
-    unit of relative variance of their weights; None for the plan's own steps and chains.
+    `rows` are data of the visible side, one more source of states. `worth` is the number of chains of the answer per
+    unit of relative variance of their weights; None if the plan's own steps and chains are used.
     """
 
     def __init__(self, plan: Plan, session: Session, rows: Array | None = None, worth: float | None = None) -> None:
         self.plan, self.session, self.rows, self.worth = plan, session, rows, worth
         self.trials: list[Trial] = []
-        self.chosen: Trial | None = None  # the one whose path is taken
+        self.chosen: Trial | None = None  # The trial whose path is taken.
         self.searched = False
-        self.is_uneven = False  # whether the path chosen will have uneven weights
+        self.is_uneven = False  # Whether the weights along the chosen path will be uneven.
         fine = 2 * TUNING.levels[0].chains if worth is None else 16.0 * math.ceil(math.sqrt(worth))
         self.mixed_chains = int(min(max(TUNING.levels[0].chains, fine), TUNING.most_mixed))
 
     def choose(self) -> Plan:
-        """Return the plan on the path that does best."""
+        """Return the plan on the best path."""
         plan = self.plan
         if plan.path.part is None or plan.steps == 1:
             return plan
         plain = self.take("uniform", plan)
         exact = self.sum_exactly(plain)
-        if exact is None or self.rows is not None or _lower(plain, exact) or self.is_worth_looking(plain):
+        has_missed = exact is None or is_lower(plain, exact, TUNING.apart)
+        if has_missed or self.rows is not None or self.is_worth_looking(plain):
             self.search(plain)
         plain, mixed = self._best(False) or plain, self._best(True)
         chosen = plain if mixed is None or not self._prefers_mixture(plain, mixed, exact) else mixed
         logger.debug("the path from %s is taken", chosen.name)
         assert chosen.plan is not None
         self.chosen = chosen
-        # resampling gains nothing on paths from mixtures
+        # On paths from mixtures resampling gains nothing.
         uneven = chosen.together > 1 or math.log1p(chosen.variance_at(plan.steps)) > TUNING.uneven
         self.is_uneven = uneven and not chosen.is_mixed
         return chosen.plan
 
     def _best(self, mixed: bool) -> Trial | None:
-        """Return the last trial of a path from a mixture, or of the plain paths the one that tells most."""
+        """Return the last trial of a path from a mixture, or the plain trial with the highest certain ln Z."""
         found = [x for x in self.trials if x.is_open and x.plan is not None and x.is_mixed == mixed]
-        if mixed:  # the deepest search has all states of those before
+        if mixed:  # The deepest search uses the states of all earlier ones.
             return found[-1] if found else None
         return max(found, key=_surely, default=None)
 
     def _prefers_mixture(self, plain: Trial, mixed: Trial, exact: Trial | None) -> bool:
         """Whether the answer is taken along the path from the mixture."""
-        if exact is not None:  # which paths see everything is known
+        if exact is not None:  # The exact sum shows which paths find everything.
             even = [x for x in (plain, mixed) if x.log_variance < TUNING.even_enough]
-            short = [x for x in even if _lower(x, exact, TUNING.apart_exactly)]
+            short = [x for x in even if is_lower(x, exact, TUNING.apart_exactly)]
             if len(short) == 1:
                 return short[0] is plain
             return mixed.cost < TUNING.worth * plain.cost
-        if _lower(plain, mixed):
+        if is_lower(plain, mixed, TUNING.apart):
             return True
-        if _lower(mixed, plain):
+        if is_lower(mixed, plain, TUNING.apart):
             return False
-        if _acquits(mixed, plain):
+        if confirms(mixed, plain):
             return mixed.cost < TUNING.worth * plain.cost
         if self.is_dense:
             return True
         return (mixed.tells or mixed.log_z > plain.log_z) and mixed.cost < TUNING.worth_proving * plain.cost
 
     def is_worth_looking(self, plain: Trial) -> bool:
-        """Whether the plain path is so dear that finding another may pay."""
+        """Whether the plain path is so expensive that a search for another path may pay."""
         if self.worth is None:
             return plain.log_variance * plain.steps / self.plan.steps > TUNING.nearly_even
         return self.operations_ahead(plain) > TUNING.dear
 
     def operations_ahead(self, trial: Trial) -> float:
-        """Rough cost of the answer along the path of a trial."""
+        """Return the approximate operations of the answer along the path of a trial."""
         if self.worth is None:
             return self.plan.path.operations * self.plan.steps * self.plan.chains.count
         return trial.cost * self.worth
@@ -185,7 +128,7 @@ class Choice:
 
     @property
     def is_dense(self) -> bool:
-        """Whether a variable has so many neighbours that a mean field describes it."""
+        """Whether variables have so many neighbours that a mean field describes them."""
         model = self.plan.path.end
         couplings = [w for w in (model.weights, model.lateral) if w is not None]
         entries = sum(w.nnz if sp.issparse(w) else np.count_nonzero(w) for w in couplings)
@@ -198,16 +141,16 @@ class Choice:
         best = min(plain, mixed, key=lambda x: x.cost)
         apart = TUNING.acquits_within * math.hypot(mixed.error, plain.error)
         gain = mixed.log_z - plain.log_z
-        # phases of dense models are independent units in some fields, nearly; those of sparse ones seldom
+        # Phases of dense models are nearly independent units in some fields; phases of sparse models seldom are.
         promises = gain > (-apart if self.is_dense else apart)
         promises = promises or (mixed.tells and mixed.cost < TUNING.promising * plain.cost)
         share = TUNING.deeper if promises else TUNING.deeper_without_promise
         ahead = self.operations_ahead(best)
         uneven = best.variance_at(TUNING.mixed_steps)
         precise = best.tells and best.error <= TUNING.precise
-        if self.worth is None and uneven < TUNING.even and precise and _acquits(mixed, plain):
+        if self.worth is None and uneven < TUNING.even and precise and confirms(mixed, plain):
             return False
-        if promises:  # an answer with uneven weights is no answer yet
+        if promises:  # An answer with uneven weights needs more than the chains of the plan.
             usual = self.plan.path.operations * TUNING.usual_chain_steps
             more = min(max(uneven, 1.0), TUNING.uneven_costs) if precise else TUNING.uneven_costs
             ahead = max(ahead, usual * more)
@@ -215,12 +158,12 @@ class Choice:
 
     @property
     def is_watched(self) -> bool:
-        """Whether an exact sum confirms what the path chosen sees."""
+        """Whether an exact sum confirms the ln Z of the chosen path."""
         exact = next((x for x in self.trials if x.plan is None), None)
-        return exact is not None and self.chosen is not None and not _lower(self.chosen, exact, TUNING.apart_exactly)
+        return exact is not None and self.chosen is not None and not is_lower(self.chosen, exact, TUNING.apart_exactly)
 
     def _resampled(self) -> None:
-        """Try both paths with resampling where neither has told much: on some of them it changes everything."""
+        """Try both paths with resampling, since the trials without it were not precise."""
         level = TUNING.levels[-1]
         for mixed in (False, True):
             trial = self._best(mixed)
@@ -267,7 +210,7 @@ class Choice:
         return replace(plan, path=plan.path.from_mixture(mixture, plan.path.name))
 
     def _pilot(self, plan: Plan, chains: int, steps: int, number: int, together: int = 1) -> Plan:
-        by_words = plan.placed(draws="words")  # which every path has a kernel for
+        by_words = plan.placed(draws="words")  # Every path has a kernel for these draws.
         changes: dict[str, Any] = {"first": TUNING.most_mixed * number}
         if together > 1:
             changes |= {"populations": chains // together, "resample_below": plan.usual_threshold}
@@ -276,14 +219,15 @@ class Choice:
     def take(
         self, name: str, plan: Plan, chains: int | None = None, steps: int | None = None, together: int = 1
     ) -> Trial:
-        """Send a few chains along a path, with even steps; in populations of so many `together` that are resampled."""
+        """Run a few chains along a path with equal steps; with `together` > 1 in resampled populations of this size."""
         if steps is None:
             steps = min(max(plan.steps // TUNING.coarser, TUNING.fewest_steps), TUNING.most_steps, plan.steps)
         chains = TUNING.trial_chains if chains is None else chains
         pilot = self._pilot(plan, chains, steps, len(self.trials), together)
         width = plan.path.width
         measure = the_states if width <= TUNING.widest and together == 1 else None
-        looks = [steps] if self.worth is None else np.arange(1, steps + 1)  # for the first schedule of the answer
+        # All steps are recorded if the first schedule of the answer is fitted to this trial.
+        looks = [steps] if self.worth is None else np.arange(1, steps + 1)
         recorder = Recorder(looks, chains, measure, width if measure else 0, at_end=True)
         begin = time.perf_counter()
         with np.errstate(over="ignore", invalid="ignore"):
@@ -312,7 +256,10 @@ class Choice:
         return trial
 
     def take_biases(self, chains: int | None = None, steps: int | None = None) -> None:
-        """Try the path from the model without couplings: that it holds variables fast rules it out for the answer."""
+        """Try the path from the model without couplings.
+
+        The answer is never computed along it, since strong biases fix variables in one state.
+        """
         model, path = self.plan.path.model, self.plan.path
         if any(np.any(bias) for bias in (model.visible_bias, model.hidden_bias)):
             from_biases = replace(self.plan, path=path.from_base(make_base("biases", model), "biases"))
@@ -320,7 +267,7 @@ class Choice:
             self.trials[-1] = replace(self.trials[-1], is_open=False)
 
     def sum_exactly(self, plain: Trial) -> Trial | None:
-        """Sum exactly where that takes no longer than a few chains, or than a part of the estimate."""
+        """Return ln Z from an exact sum, if that takes no longer than a few chains or than a part of the estimate."""
         rate = TUNING.operations_per_second * self.session.threads
         seconds = TUNING.exact_share * self.operations_ahead(plain) / rate
         value = soon(
@@ -332,7 +279,7 @@ class Choice:
         return self.trials[-1]
 
     def another(self, result: Weights, plan: Plan) -> Plan | None:
-        """Return a path that has seen what an estimate has missed, if something tells of it."""
+        """Return the plan on a path that has found what an estimate has missed, if there is one."""
         above = self.above(result)
         if above is None:
             return None
@@ -342,11 +289,11 @@ class Choice:
         better = max(paths, key=_surely, default=None)
         if better is None or better.plan is None or better.log_z <= result.log_z:
             return None
-        logger.info("the path from %s finds more than that from %s: taking it", better.name, plan.path.name)
+        logger.info("the path from %s finds more than that from %s and replaces it", better.name, plan.path.name)
         return better.plan
 
     def above(self, result: Weights) -> Trial | None:
-        """Return the trial that has seen most of what an estimate has missed, if there is one."""
+        """Return the trial that has found most of what an estimate has missed, if there is one."""
 
         def is_above(x: Trial) -> bool:
             return x.log_z - result.log_z > result.rounding + TUNING.apart * math.hypot(x.error, result.stderr)
@@ -354,14 +301,14 @@ class Choice:
         return max(filter(is_above, self.trials), key=_surely, default=None)
 
     def doubts(self, result: Weights) -> tuple[str, ...]:
-        """Return a warning that names what finds more than an estimate, if anything does."""
+        """Return a warning that names the path that finds more than an estimate, if there is one."""
         above = self.above(result)
         if above is None:
             return ()
         if above.plan is None:
-            return (f"an exact sum gives ln Z = {above.log_z:.8g}, more than these chains see",)
+            return (f"an exact sum gives ln Z = {above.log_z:.8g}, which is more: these chains have missed states",)
         found = f"ln Z = {above.log_z:.6g} ± {above.error:.1g}"
-        return (f"the path from {above.name} finds {found}, more than this one sees",)
+        return (f"the path from {above.name} finds {found}, which is more: these chains have missed states",)
 
 
 def fitted(plan: Plan, session: Session) -> Plan:
@@ -370,16 +317,5 @@ def fitted(plan: Plan, session: Session) -> Plan:
 
 
 def _surely(trial: Trial) -> float:
-    """Return what a trial vouches for: a few uneven weights may say anything."""
+    """Return a value that ln Z almost certainly exceeds, by this trial."""
     return trial.log_z - TUNING.apart * trial.error
-
-
-def _acquits(mixed: Trial, plain: Trial) -> bool:
-    """Whether a path from a mixture is precise enough to tell that it sees no more than the plain one."""
-    precise = mixed.error <= TUNING.acquits
-    return precise and mixed.log_z - plain.log_z <= TUNING.acquits_within * math.hypot(mixed.error, plain.error)
-
-
-def _lower(one: Trial, other: Trial, apart: float = TUNING.apart) -> bool:
-    """Whether one estimate lies below another by more than both errors explain."""
-    return other.log_z - one.log_z > apart * math.hypot(one.error, other.error)
