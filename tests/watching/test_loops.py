@@ -1,6 +1,8 @@
 """Watches in training loops of PyTorch and PyTorch Lightning, where these are installed."""
 
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,6 +109,34 @@ def test_lightning(batches, steps, tmp_path):
     assert listener.logged["log_z"] == pytest.approx(last.log_z, rel=1e-6)
     assert listener.logged["test_ln_p"] == pytest.approx(last.log_p["test"], rel=1e-6)
     assert len((tmp_path / "run" / "watch.csv").read_text().splitlines()) == len(steps) + 1
+
+
+def page():
+    """Return the names that the code of the tutorial for PyTorch and Lightning defines."""
+    path = Path(__file__).parents[2] / "docs" / "tutorials" / "watching.md"
+    if not path.exists():
+        pytest.skip("the documentation is not here")
+    names = {}
+    for code in re.findall(r"^```py\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        exec(compile(code, str(path), "exec"), names)
+    return names
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_code_of_the_tutorial(tmp_path, monkeypatch):
+    torch, _ = pytest.importorskip("torch"), lightning()
+    monkeypatch.chdir(tmp_path)
+    names = page()
+    rows = torch.tensor(ROWS)
+    module = names["RBM"](6, 5)
+    watch = names["train"](module, rows.split(20), ROWS, 3, tmp_path / "plain")
+    assert len(watch.history) == 3
+    check(watch.history[-1], module)
+    training = names["Training"](6, 5)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows), batch_size=20)
+    watch = names["fit"](training, loader, ROWS, 2, tmp_path / "lightning")
+    assert [p.step for p in watch.history.points] == [3, 6]
+    check(watch.history[-1], training.rbm)
 
 
 def test_lightning_takes_functions_and_counts():
