@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=1, help="updates of the watch per epoch")
     parser.add_argument("--chains", type=int, default=200)
     parser.add_argument("--tolerance", type=float, default=0.5)
+    parser.add_argument("--share", type=float, default=None, help="largest share of the time of the watch")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     rng = np.random.default_rng(0)
@@ -65,7 +66,7 @@ def main() -> None:
     warm = mg.Watch(threads=1)
     for seed in range(3):  # Kernels are compiled once on a machine.
         warm.update(mg.rbm(np.random.default_rng(seed).normal(size=w.shape) * 1e-3, b, c, units="binary"))
-    watch = mg.Watch(rows=test, threads=1, chains=given.chains, tolerance=given.tolerance)
+    watch = mg.Watch(rows=test, threads=1, chains=given.chains, tolerance=given.tolerance, share=given.share)
     batches = given.rows // BATCH
     every = max(1, batches // given.updates)
     training = watching = 0.0
@@ -88,17 +89,19 @@ def main() -> None:
                 begin = time.process_time()
                 point = watch.update((w, b, c, "binary"), step=epoch * batches + number + 1)
                 watching += time.process_time() - begin
-                steps += point.annealing_steps
-                sources.append(point.source)
+                if point is not None:
+                    last = point
+                    steps += point.annealing_steps
+                    sources.append(point.source)
         fresh = sources.count("fresh")
         print(
-            f"epoch {epoch + 1}: ln Z = {point.log_z:.2f} ± {point.stderr:.2f}, ln p = {point.log_p['rows']:.2f}; "
+            f"epoch {epoch + 1}: ln Z = {last.log_z:.2f} ± {last.stderr:.2f}, ln p = {last.log_p['rows']:.2f}; "
             f"{len(sources)} updates ({fresh} fresh) of {steps} steps; CPU seconds so far: training {training:.2f}, "
             f"watch {watching:.2f}, share {watching / (training + watching):.3f}",
             flush=True,
         )
-    last = mg.estimate((w, b, c, "binary"), tolerance=0.3, threads=1, budget=60)
-    print(f"mg.estimate of the last model: ln Z = {last.log_z:.2f} ± {last.stderr:.2f}")
+    found = mg.estimate((w, b, c, "binary"), tolerance=0.3, threads=1, budget=60)
+    print(f"mg.estimate of the last model: ln Z = {found.log_z:.2f} ± {found.stderr:.2f}")
 
 
 if __name__ == "__main__":

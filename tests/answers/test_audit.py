@@ -147,7 +147,15 @@ def test_divergence_is_a_lower_bound(steps):
 def test_uniform_random_states_have_beta_zero():
     result = audit(RBM, np.sign(RNG.normal(size=(500, 10))))
     assert abs(result.beta) < 4.5 * result.stderr < 0.5
-    assert "are hotter than the model" in result.verdict
+    assert "are hotter than the model, β may be zero: β = " in result.verdict
+
+
+@pytest.mark.parametrize("nominal", [1e-4, 0.02, 50.0, 1e4])
+def test_a_model_at_a_temperature_far_from_that_of_the_samples(nominal):
+    result = audit(RBM.at_temperature(1.0 / nominal), drawn(RBM, 400))
+    assert abs(result.beta - 1.0 / RBM.temperature) < 4.5 * result.stderr < 0.2
+    ratio = result.beta / nominal
+    assert f"by a factor of {max(ratio, 1.0 / ratio):.3g} in β" in result.verdict
 
 
 @pytest.mark.parametrize(
@@ -170,6 +178,12 @@ def test_models_that_are_refused():
         audit(mg.rbm(np.zeros((2, 2)), [0.0, 0.0], [0.0, 0.0]), np.sign(RNG.normal(size=(50, 4))))
     with pytest.raises(ValueError, match="audit supports discrete variables only"):
         audit(mg.rbm(np.zeros((2, 2)), [0.0, 0.0], [0.0, 0.0], units="gaussian"), RNG.normal(size=(50, 4)))
+    with pytest.raises(ValueError, match="chains is 3; it must be at least 10"):
+        audit(RBM, drawn(RBM, 30), chains=3)
+    with pytest.raises(ValueError, match="bounds"):
+        audit(RBM, drawn(RBM, 30), bounds="yes")
+    with pytest.raises(ValueError, match="samples are colder than β = .*: their β is beyond the range"):
+        audit(RBM.at_temperature(1e15), drawn(RBM, 30))
     with pytest.raises(ValueError, match="no β of 0 or more explains them; is the sign of the model right"):
         audit(mg.rbm(-RBM.weights, -RBM.visible_bias, -RBM.hidden_bias), drawn(RBM, 300))
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from scipy.special import ndtr, ndtri
 
-from ..checks import Array
+from ..checks import Array, whole, yes_or_no
 from ..display import sketch
 from ..display.words import decimals
 from ..models.layered import as_model
@@ -37,7 +37,10 @@ _COARSE_CHAINS = 500  # Chains of the first run, which only brackets β.
 # Inverse temperatures of the second run, in steps about the root found by the first.
 _FINE = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
 _LEAST_STEP, _WIDEST_STEP = 2e-3, 0.04  # Least and largest step of the second run, relative to β.
-_TRIES = 6  # The points of a run are moved at most this many times.
+_TRIES = 6  # The points of the second run are moved at most this many times,
+_COARSE_TRIES = 20  # and those of the first, whose range grows threefold or shrinks to a tenth.
+_SHRINK = 0.1
+_FEWEST_CHAINS = 10  # The errors of the energies need at least this many chains.
 _CHAINS = (1000, 10_000)  # Limits of the number of chains of the second run, which is otherwise that of samples.
 _SMALL = 0.05  # Below this divergence, in nats, its expansion to second order in the difference of β is used.
 _FAR = 3.3  # A check fails beyond this many standard errors; one in a thousand does so by chance.
@@ -126,10 +129,18 @@ class Audit(Answer):
         if abs(self.nominal_z) <= float(ndtri(0.975)):
             return f"The samples agree with Boltzmann samples of the model: {at}, the model has {self.nominal:g}."
         kind = "colder" if self.beta > self.nominal else "hotter"
-        far = 100.0 * abs(self.beta / self.nominal - 1.0)
-        share = f"{far:.0f}" if far >= 10.0 else f"{far:.2g}"
         sure = "probably " if abs(self.nominal_z) <= _FAR else ""
-        return f"The samples are {sure}{kind} than the model by {share} % of β: {at}, the model has {self.nominal:g}."
+        return f"The samples are {sure}{kind} than the model{self._how_far}: {at}, the model has {self.nominal:g}."
+
+    @property
+    def _how_far(self) -> str:
+        if self.beta <= 3.0 * self.stderr:
+            return ", β may be zero"
+        ratio = self.beta / self.nominal
+        if not 0.5 < ratio < 2.0:
+            return f" by a factor of {max(ratio, 1.0 / ratio):.3g} in β"
+        far = 100.0 * abs(ratio - 1.0)
+        return f" by {f'{far:.0f}' if far >= 10.0 else f'{far:.2g}'} % of β"
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -218,7 +229,10 @@ def audit(model: Any, samples: Any, *, bounds: bool = True, **options: Unpack[Ru
         model, or if no β ≥ 0 can explain their energies.
     """
     begin = time.perf_counter()
+    yes_or_no(bounds, "bounds")
     chosen = filled_in(options, leave_out=_OPTIONS)
+    if chosen["chains"] is not None:
+        whole(chosen["chains"], "chains", _FEWEST_CHAINS, 2**53)
     given: Any = {name: value for name, value in chosen.items() if name in options or name == "seed"}
     model = as_model(model)
     if not (model.visible_units.is_discrete and model.hidden_units.is_discrete):
@@ -291,12 +305,17 @@ def _located(model: MRF, rows: EvaluatedSamples, guess: float, given: Any) -> tu
     from scipy.optimize import brentq
 
     few = {**given, "chains": min(given.get("chains") or _COARSE_CHAINS, _COARSE_CHAINS)}
-    for _ in range(_TRIES):
+    a, _ = rows.energies(guess)
+    shortest = _FAR / max(float(a.std(ddof=1)) * math.sqrt(len(a)), 1e-300)  # A smaller β cannot be told from zero.
+    for _ in range(_COARSE_TRIES):
         coarse = _curve(model, guess * np.array(_COARSE), few)
         excess = _excess(rows, coarse)
-        if (excess <= 0.0).any():
+        if not (excess <= 0.0).any():
+            guess *= _COARSE[-1]
+        elif excess[1] <= 0.0 and coarse.betas[1] > shortest:  # The first interval holds β.
+            guess = max(guess * _SHRINK, shortest)
+        else:
             break
-        guess *= _COARSE[-1]
     else:
         raise ValueError(f"samples are colder than β = {guess:.3g}: their β is beyond the range that can be run")
     k = max(1, int(np.flatnonzero(excess <= 0.0)[0]))
@@ -315,7 +334,7 @@ def _located(model: MRF, rows: EvaluatedSamples, guess: float, given: Any) -> tu
     floor = 0.5 * error if beta < 3.0 * error else 0.0  # Near β = 0 a step cannot be a fraction of β.
     step = max(beta, 0.0) * _WIDEST_STEP
     for _ in range(_TRIES):
-        step = max(step, floor, 1e-6 * rows.nominal)
+        step = max(step, floor, 1e-6 * guess)
         center = max(beta, 2.0 * step)
         curve = _curve(model, center + step * _FINE, {**given, "chains": chains})
         excess = _excess(rows, curve)
