@@ -182,7 +182,7 @@ def test_models_that_are_refused():
         audit(RBM, drawn(RBM, 30), chains=3)
     with pytest.raises(ValueError, match="bounds"):
         audit(RBM, drawn(RBM, 30), bounds="yes")
-    with pytest.raises(ValueError, match="samples are colder than β = .*: their β is beyond the range"):
+    with pytest.raises(ValueError, match=r"samples are colder than β = .*: their β is beyond the range"):
         audit(RBM.at_temperature(1e15), drawn(RBM, 30))
     with pytest.raises(ValueError, match="no β of 0 or more explains them; is the sign of the model right"):
         audit(mg.rbm(-RBM.weights, -RBM.visible_bias, -RBM.hidden_bias), drawn(RBM, 300))
