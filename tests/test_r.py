@@ -27,14 +27,18 @@ def run_r(source, folder):
     """Run R code in a folder of its own, with this Python."""
     path = folder / "script.R"
     path.write_text(f"source({json.dumps(str(SCRIPT))})\n{source}", encoding="utf-8")
-    environment = {
-        **os.environ,
-        "RETICULATE_PYTHON": sys.executable,
-        "PYTHONPATH": str(ROOT / "src"),
-        "LC_ALL": "C.UTF-8",
-    }
+    return rscript(path, folder)
+
+
+def rscript(path, folder):
+    """Run a script of R with this Python."""
+    environment = {"RETICULATE_PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "src"), "LC_ALL": "C.UTF-8"}
     return subprocess.run(
-        ["Rscript", "--vanilla", path.name], cwd=folder, env=environment, capture_output=True, encoding="utf-8"
+        ["Rscript", "--vanilla", str(path)],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        encoding="utf-8",
     )
 
 
@@ -154,13 +158,7 @@ def test_refusals(r):
 
 
 def test_the_example(r, tmp_path):
-    done = subprocess.run(
-        ["Rscript", "--vanilla", str(SCRIPT)],
-        cwd=tmp_path,
-        env={**os.environ, "RETICULATE_PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "src")},
-        capture_output=True,
-        encoding="utf-8",
-    )
+    done = rscript(SCRIPT, tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     exact, brute_force = re.fullmatch(r"10 items: ln Z = ([\d.]+) .*; all states: ([\d.]+)", lines[0]).groups()

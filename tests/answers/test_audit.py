@@ -204,6 +204,21 @@ def test_samples_of_an_annealer():
     assert result.objections == ()
 
 
+def test_samples_of_openjij():
+    """Of a polynomial of degree 3, annealed slowly to β = 0.8; every read needs a seed of its own."""
+    openjij = pytest.importorskip("openjij")
+    import dimod
+
+    terms = {("a", "b", "c"): -1.0, ("a",): 0.3, ("b", "d"): 0.5, ("c", "d", "e"): 0.7}
+    sampler, options = openjij.SASampler(), {"num_reads": 1, "num_sweeps": 300, "beta_min": 0.01, "beta_max": 0.8}
+    found = dimod.concatenate([sampler.sample_hubo(terms, "SPIN", seed=k, **options) for k in range(1, 401)])
+    polynomial = dimod.BinaryPolynomial(terms, "SPIN")
+    result = mg.audit(polynomial, found, steps=60)
+    assert abs(result.beta - 0.8) < 4.5 * result.stderr < 0.5
+    assert result.objections == ()
+    assert (result.nominal, result.samples) == (1.0, 400)
+
+
 def qubits(kind):
     """A problem with ±J couplings and fields on a piece of a graph of D-Wave's annealers."""
     pytest.importorskip("dwave.samplers")
