@@ -136,6 +136,21 @@ def test_a_trial_that_may_take_as_long_as_the_prediction_is_not_made(rng, monkey
     assert not mg.free_energy(model, 10.0, engine="numpy").is_exact
 
 
+def test_no_estimate_is_tried_where_solutions_are_counted(rng, monkeypatch):
+    """The predicted time is then a limit, and a tenth of it may be longer than the count."""
+
+    def counted(model, **options):
+        found = predicted(model, **options)
+        return Prediction([("counting", found.ways[0][1])], found.offset, found.threads, found.begun)
+
+    predicted = slow(3000.0)
+    model = random_rbm(rng, 5, 6)
+    monkeypatch.setattr(module, "predicted", counted)
+    assert mg.free_energy(model, 10.0, engine="numpy").is_exact
+    monkeypatch.setattr(module, "predicted", predicted)
+    assert not mg.free_energy(model, 10.0, engine="numpy").is_exact
+
+
 def test_a_bad_number_of_threads_is_an_error_before_the_sum(rng, caplog):
     with caplog.at_level(logging.INFO, "marginalis"), pytest.raises(ValueError, match="threads is 0"):
         mg.free_energy(random_rbm(rng, 5, 6), threads=0)

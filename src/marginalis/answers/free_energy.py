@@ -1,7 +1,9 @@
 """The function `free_energy`: F is exact if that is affordable, and otherwise estimated to a tolerance.
 
 An exact sum is affordable if it is predicted to take less than a second, or no longer than the budget, or no longer
-than the estimate. The time of the estimate is found by running it for a tenth of the time of the exact sum.
+than the estimate. The time of the estimate is found by running it for a tenth of the time of the exact sum. There is no
+such trial if solutions are counted: counting often ends long before its limit, and estimates of networks with that many
+zeros are at best lower bounds.
 """
 
 from __future__ import annotations
@@ -229,7 +231,7 @@ def _found(
             raise type(error)(f"{error}; and there is no estimate: {reason}") from None
     # A trial of a network with zeros begins with a reduction, which the prediction has timed.
     least = max(_LEAST_TRIAL, time.thread_time() - begun)
-    if budget is None and prediction.seconds * _TRIAL > least:
+    if budget is None and prediction.is_predictable and prediction.seconds * _TRIAL > least:
         try:
             tried = _estimated(model, goal, prediction.seconds * _TRIAL, options)
         except ValueError as error:  # With zeros there may be no chain that has a weight.

@@ -131,6 +131,11 @@ class Prediction:
         return self.ways[0][1].seconds
 
     @property
+    def is_predictable(self) -> bool:
+        """Whether `seconds` is a prediction; for counting it is a limit."""
+        return self.ways[0][0] != "counting"
+
+    @property
     def how(self) -> str:
         """The cheapest method in words."""
         return self.ways[0][1].in_words
