@@ -344,3 +344,16 @@ def test_warnings_of_json_go_to_stderr(model):
     done = run("estimate", model, "--steps", 1, "--chains", 20, "--json")
     assert "steps is 1" in json.loads(done.stdout)["warnings"][-1]
     assert "warning: steps is 1" in done.stderr
+
+
+def test_help_is_complete_in_a_narrow_terminal():
+    done = subprocess.run(
+        [sys.executable, "-m", "marginalis", "free-energy", "--help"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "40"},
+    )
+    assert done.returncode == 0
+    for flag in ("--tolerance", "--temperature", "--populations", "--checkpoint"):
+        assert flag in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 60

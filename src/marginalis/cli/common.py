@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from .. import __version__
 from ..files import atomic
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+# The tables of typer's help cut the names of options in narrow terminals; plain help does not.
+MARKUP: Literal["rich"] | None = "rich" if shutil.get_terminal_size().columns >= 60 else None
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=MARKUP
+)
 
 ModelPath = Annotated[
     str, typer.Argument(metavar="MODEL", help="Model file: .npz, .uai, .h5, .pt, ...; see the page on formats.")
