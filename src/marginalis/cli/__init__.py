@@ -79,9 +79,10 @@ def _run() -> Any:
     logging.getLogger("marginalis").setLevel(logging.INFO)
     _on_signals(_stop)
     try:
-        return app(with_values(sys.argv[1:]), standalone_mode=False)
+        code = app(with_values(sys.argv[1:]), standalone_mode=False)
     except typer.Abort:
         raise KeyboardInterrupt from None
+    return code if isinstance(code, int) else 0  # The commands of `make` return models.
 
 
 def _usage(error: Any) -> str:
