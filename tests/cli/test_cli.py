@@ -113,7 +113,7 @@ def test_estimate_to_a_tolerance(model):
     result = json.loads(done.stdout)
     assert result["interval"][1] - result["interval"][0] <= 0.1
     assert result["schedule"] == "adaptive"
-    assert "steps, relative variance of the weights" in done.stderr
+    assert "steps: the relative variance of the weights is" in done.stderr
 
 
 def test_bases_and_schedules(model, tmp_path):

@@ -19,9 +19,7 @@ from ..files import atomic
 # The tables of typer's help cut the names of options in narrow terminals; plain help does not.
 MARKUP: Literal["rich"] | None = "rich" if shutil.get_terminal_size().columns >= 60 else None
 
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=MARKUP
-)
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=MARKUP)
 
 ModelPath = Annotated[
     str, typer.Argument(metavar="MODEL", help="Model file: .npz, .uai, .h5, .pt, ...; see the page on formats.")
