@@ -1,17 +1,17 @@
-"""The search for phases: states from many sides, and one mixture with fields on both sides fitted to all of them.
+"""The search for phases: states from many sources, and one mixture with fields on both sides fitted to all of them.
 
 No single source of states finds every phase. Sweeps at the model's own temperature start from random states, from
-random shares of summed-out units that are on, and from polarised ones (every variable of a side in the same state); the
-weighted ends of short paths from the uniform base and from the biases find what lies off these, and rows of data know
-more still. All of them are pooled and clustered together. The uniform base and the biases remain components of the
-mixture, against phases that no state shows. Pilots then refit the shares of the components, but never their fields: a
-mixture fitted to its own ends loses, without a sign, whatever these chains have not seen.
+random shares of summed-out units that are on, and from states in which all variables of a side have the same value.
+Further states are the weighted final states of short paths from the uniform base and from the biases, and rows of data
+if there are any. All states are clustered together. The uniform base and the biases remain components of the mixture,
+as a protection against phases that no state shows. Pilots then refit the shares of the components, but never their
+fields: a mixture that is fitted to the final states of its own chains loses the phases that these have not visited, and
+nothing shows the loss.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,21 +20,20 @@ from scipy.special import logsumexp
 
 from ..checks import Array
 from ..engines.plan import Plan
-from ..engines.recorder import Recorder, the_states
-from ..models.units import Categorical, Gaussian, TwoState, Units
+from ..engines.recorder import Recorder
+from ..models.units import Units
 from ..paths.mixture import Mixture, fit_both_sides
 from ..random import MIXTURE, QUENCH, TARGET, VISIBLE, stream, uniforms
 from ..running.session import Session
 from ..statistics.confidence import effective_size
 from .tuning import TUNING
 
-_ENOUGH_ROWS = 4096  # of a fit
-_FAR = 2.0  # standard deviations from zero at which Gaussian variables are polarised
+_ENOUGH_ROWS = 4096  # Maximal number of rows of a fit.
 
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """States of the sampled side with logarithms of weights, which add up to the rows that they count for."""
+    """States of the sampled side with log-weights; the weights add up to the number of rows that they count as."""
 
     rows: Array
     log_weights: Array
@@ -42,7 +41,7 @@ class States:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Weighted ends of a pilot, and the ln Z that it vouches for."""
+    """Weighted final states of a pilot, and a value that ln Z almost certainly exceeds by this pilot."""
 
     rows: Array
     log_weights: Array
@@ -50,32 +49,32 @@ class Found:
 
 
 def alike(rows: Array) -> States:
-    """Return states that count alike."""
+    """Return states that all have the same weight."""
     return States(rows, np.zeros(len(rows)))
 
 
 def ends_of_pilot(rows: Array, log_weights: Array) -> States:
-    """Return the ends of chains with their weights; a few effective ones count for a few rows."""
+    """Return the final states of a pilot with their weights; they count as more rows if more of them are effective."""
     count = min(float(len(rows)), TUNING.rows_per_effective * effective_size(log_weights))
     return States(rows, log_weights - logsumexp(log_weights) + math.log(count))
 
 
 def sweep(plan: Plan, session: Session, starts: Array, sweeps: int, purpose: int = 0) -> Array:
-    """Return where chains end that take so many sweeps at β = 1 from given states of the sampled side."""
+    """Return the states of the sampled side after a number of sweeps at β = 1 from given states."""
     uniform = replace(plan, path=plan.path.without_mixture()).placed(draws="words")
     cold = uniform.pilot(QUENCH, len(starts), np.ones(sweeps + 2), first=purpose, start=starts).on_engine("auto")
-    recorder = Recorder([cold.steps], len(starts), the_states, starts.shape[1])
+    recorder = Recorder.of_final_states(cold)
     session.pilot(cold, recorder)
     return recorder.values[0]
 
 
 def starts_from_many_sides(plan: Plan, chains: int) -> Array:
-    """Return random and polarised states of the sampled side, as many as there are chains, about."""
+    """Return random states of the sampled side and states of equal values, about as many as there are chains."""
     model = plan.path.end
     natural, seed = model.natural, stream(plan.chains.seed, QUENCH)
     hidden_units = natural.hidden_units
-    from_h = _some(_polarised(hidden_units, len(natural.hidden_bias)), chains // 4)
-    from_v = _some(_polarised(natural.visible_units, len(natural.visible_bias)), chains // 4)
+    from_h = _equal_states(hidden_units, len(natural.hidden_bias), chains // 4)
+    from_v = _equal_states(natural.visible_units, len(natural.visible_bias), chains // 4)
     few = max(1, chains // (2 * max(1, len(from_h) + len(from_v))))
     half = (chains - few * (len(from_h) + len(from_v))) // 2
     numbers = np.arange(chains, dtype=np.uint64)
@@ -83,9 +82,9 @@ def starts_from_many_sides(plan: Plan, chains: int) -> Array:
     at_random = natural.visible_units.draw(np.zeros((half, len(natural.visible_bias))), u[:half])
     rest = numbers[half : 2 * half]
     choice = uniforms(seed, rest, 0, TARGET, model.n_hidden + 1)
-    if isinstance(hidden_units, TwoState):  # features that the data switch on together are rarely found by v alone
-        signs = np.where(choice[:, 1:] < choice[:, :1], 1.0, -1.0)
-        h = hidden_units.offset + hidden_units.scale * signs
+    if hidden_units.values is not None:  # Random v rarely lead to modes in which many hidden units are on together.
+        low, high = hidden_units.values
+        h = np.where(choice[:, 1:] < choice[:, :1], high, low)
     else:
         h = hidden_units.draw(np.zeros((len(rest), len(natural.hidden_bias))), choice[:, 1:])
     h = np.concatenate([h, *(np.tile(x, (few, 1)) for x in from_h)])
@@ -93,27 +92,10 @@ def starts_from_many_sides(plan: Plan, chains: int) -> Array:
     return np.concatenate([at_random, given_h, *(np.tile(x, (few, 1)) for x in from_v)])
 
 
-def _some(states: Iterator[Array], most: int) -> list[Array]:
-    """Return states, evenly chosen if there are more than `most`."""
-    found = list(states)
+def _equal_states(units: Units, features: int, most: int) -> list[Array]:
+    """Return states in which all variables have the same value, evenly chosen if there are more than `most`."""
+    found = units.equal_states(features) if features else []
     return found[:: -(-len(found) // most)] if len(found) > most else found
-
-
-def _polarised(units: Units, features: int) -> Iterator[Array]:
-    """Yield states in which all variables of a side are alike."""
-    if not features:
-        return
-    if isinstance(units, TwoState):
-        yield from (np.full(features, units.offset + sign * units.scale) for sign in (-1.0, 1.0))
-    elif isinstance(units, Categorical):
-        counts = units.counts(features)
-        first = np.cumsum(counts) - counts
-        for state in range(int(counts.max())):
-            x = np.zeros(features)
-            x[first + np.minimum(state, counts - 1)] = 1.0
-            yield x
-    elif isinstance(units, Gaussian):
-        yield from (sign * _FAR / np.sqrt(units.gamma) * np.ones(features) for sign in (-1.0, 1.0))
 
 
 def states_of_rows(plan: Plan, rows: Array) -> Array:

@@ -54,6 +54,15 @@ class Categorical(Units):
             raise ValueError(f"variables of {sum(self.sizes)} states in all cannot have {features} features")
         return np.array(self.sizes)
 
+    def equal_states(self, features: int) -> list[Array]:
+        counts = self.counts(features)
+        first, found = np.cumsum(counts) - counts, []
+        for state in range(int(counts.max(initial=0))):
+            x = np.zeros(features)
+            x[first + np.minimum(state, counts - 1)] = 1.0
+            found.append(x)
+        return found
+
     def variables(self, features: int) -> int:
         return len(self.counts(features))
 

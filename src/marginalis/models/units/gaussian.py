@@ -14,6 +14,8 @@ from scipy.special import ndtri
 from ...checks import Array, frozen
 from .kind import Units
 
+_FAR = 2.0  # Distance of `equal_states` from zero, in standard deviations.
+
 
 @dataclass(frozen=True)
 class Gaussian(Units):
@@ -58,6 +60,9 @@ class Gaussian(Units):
 
     def at_temperature(self, temperature: float) -> Gaussian:
         return Gaussian(tuple((self.gamma / temperature).tolist()))
+
+    def equal_states(self, features: int) -> list[Array]:
+        return [sign * _FAR / np.sqrt(self.gamma) * np.ones(features) for sign in (-1.0, 1.0)]
 
     def log_normaliser(self, fields: Array) -> Array:
         return (0.5 * fields**2 / self.gamma + 0.5 * np.log(2.0 * math.pi / self.gamma)).sum(axis=1)

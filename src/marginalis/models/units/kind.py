@@ -110,6 +110,10 @@ class Units(ABC):
         """Return the binary logarithm of the number of states of each variable; infinite if it is not discrete."""
         return np.full(variables, np.inf)
 
+    def equal_states(self, features: int) -> list[Array]:
+        """Return states of the side in which all variables have the same value, such as all spins down and all up."""
+        return [] if self.values is None else [np.full(features, value) for value in self.values]
+
     def take(self, variables: NDArray[np.int64]) -> Units:
         """Return the kind of a side made of these variables only."""
         return self
