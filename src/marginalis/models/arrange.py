@@ -7,7 +7,7 @@ visible variables are the rest, sorted by the classes of a colouring, so that a 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from ..checks import Array, as_list, shown
+from ..parallel.threads import cores, run_jobs
 from .forms import Grid, Indices, Layers, Split
 from .model import MRF
 from .units import Units
@@ -234,11 +235,22 @@ def two_colour(graph: Any) -> Indices | None:
 
 def _independent_set(graph: Any) -> Indices:
     """Return a large independent set: the largest class of a colouring, or the result of the greedy algorithm."""
-    sets = [_greedy_set(graph)]
-    if not _is_dense(graph):
-        colour = _colours(graph)
-        sets.append(np.flatnonzero(colour == np.bincount(colour).argmax()))
-    return max(sets, key=len)
+    ways = [_greedy_set] if _is_dense(graph) else [_greedy_set, _largest_class]
+    found: dict[int, Indices] = {}
+
+    def run(number: int) -> Iterator[float]:
+        found[number] = ways[number](graph)
+        yield 1.0
+
+    # For a large graph each takes a second or more, in which the other can run.
+    threads = min(len(ways), cores(None)) if graph.shape[0] >= _LARGE else 1
+    run_jobs(run, range(len(ways)), len(ways), threads, lambda fraction: None)
+    return max((found[number] for number in range(len(ways))), key=len)
+
+
+def _largest_class(graph: Any) -> Indices:
+    colour = _colours(graph)
+    return np.flatnonzero(colour == np.bincount(colour).argmax())
 
 
 def _is_dense(graph: Any) -> bool:
