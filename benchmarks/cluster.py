@@ -5,6 +5,7 @@ python benchmarks/cluster.py processor [--chains 220000]
 python benchmarks/cluster.py tasks
 python benchmarks/cluster.py kills [--tasks 1000] [--every 10]
 python benchmarks/cluster.py memory
+python benchmarks/cluster.py models [--batch 100] [--tasks 100]
 """
 
 from __future__ import annotations
@@ -24,8 +25,12 @@ from typing import Any
 import numpy as np
 
 import marginalis as mg
+from marginalis.answers.batches import Batch, BatchJob
 from marginalis.engines.plan import make_plan
-from marginalis.parallel import ledger, share
+from marginalis.models.stacked import Stack, as_stack
+from marginalis.options import filled_in, plan_options
+from marginalis.parallel import ledger
+from marginalis.parallel.dispatch import dispatch
 from marginalis.parallel.ledger import Ledger
 from marginalis.parallel.pools import open_pool
 from marginalis.parallel.processes import Processes
@@ -105,35 +110,81 @@ def processor(options: argparse.Namespace) -> None:
 def tasks(options: argparse.Namespace) -> None:
     """Measure bytes and client time of tasks."""
     plan = make_plan(model(), steps=300, chains=1000)
-    from marginalis.engines.drive import Found
+    from marginalis.engines.drive import RunResult
     from marginalis.running.parts import ChainsOfPlan
 
     digest, data = packed(ChainsOfPlan(plan, None))
     task = Task(mg.__version__, digest, range(0, 1), None, 1, np.geterr())
-    reply = Reply(machine(), mg.__version__, 1.0, False, Found(np.zeros(1600), None), range(100))
+    reply = Reply(machine(), mg.__version__, 1.0, False, RunResult(np.zeros(1600), None), range(100))
     print(f"the job (an RBM 100 x 200, sent once to each worker): {len(data)} bytes")
     print(f"a task: {len(pickle.dumps(task, 5))} bytes; the reply for 1600 chains: {len(pickle.dumps(reply, 5))} bytes")
-    pools: list[tuple[str, Any]] = [(f"pool={options.processes}", options.processes)]
+    for name, pool in _pools(options):
+        rates = []
+        for number in (200, options.tasks, options.tasks, options.tasks):
+            book = Ledger(number, 1.0, most=1)
+            begin, cpu = time.perf_counter(), time.process_time()
+            dispatch(pool, Nothing(0.0, 1), book, lambda part, reply: None, lambda fraction: None)
+            rates.append((number / (time.perf_counter() - begin), (time.process_time() - cpu) / number))
+        rate, cost = max(rates)
+        print(f"{name}: {rate:.0f} empty tasks a second; {1e3 * cost:.2f} ms of the client's processor each")
+        pool.close()
+
+
+def models(options: argparse.Namespace) -> None:
+    """Measure what a batch of small models costs besides its computation, which lasts next to nothing here.
+
+    The computation is that of the same batches on one thread of this process.
+    """
+    rng = np.random.default_rng(0)
+    count, units = options.batch * options.tasks, "spin"
+    arrays = rng.normal(size=(count, 20, 40)) / 8.0, rng.normal(size=(count, 20)), rng.normal(size=(count, 40))
+    job = BatchJob(dict(plan_options(filled_in({"steps": 5, "chains": 16}))), {}, False, False)
+    stack = as_stack((*arrays, units))
+
+    def batch(part: range) -> Batch:
+        own = slice(part.start * options.batch, part.stop * options.batch)
+        some = Stack(stack.weights[own], stack.visible_bias[own], stack.hidden_bias[own], stack.units)
+        return Batch(some, range(own.start, own.stop))
+
+    job.run(range(1), batch(range(1)), 1)  # Kernels.
+    begin = time.process_time()
+    for number in range(options.tasks):
+        job.run(range(1), batch(range(number, number + 1)), 1)
+    alone = (time.process_time() - begin) / count
+    print(f"{count} models 20 x 40 in batches of {options.batch}: {1e3 * alone:.3f} ms of computation each")
+    for name, pool in _pools(options):
+        best = (np.inf, np.inf)
+        for _ in range(options.repeats):
+            spent, replies = [0.0], [0]
+
+            def receive(part: range, reply: Reply, spent: Any = spent, replies: Any = replies) -> None:
+                spent[0] += reply.seconds
+                replies[0] += len(part)
+
+            book = Ledger(options.tasks, 1.0, most=1)
+            begin, cpu = time.perf_counter(), time.process_time()
+            dispatch(pool, job, book, receive, lambda fraction: None, batch)
+            wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
+            assert replies[0] == options.tasks
+            # Wall time of the pool that was not spent in the computation by the workers, and time of the client.
+            best = min(best, ((wall * options.processes - spent[0]) / count, cpu / count))
+        print(f"{name}: {1e3 * best[0]:.3f} ms per model besides it; {1e3 * best[1]:.3f} ms of the client's processor")
+        pool.close()
+
+
+def _pools(options: argparse.Namespace) -> list[tuple[str, Any]]:
+    """Return the pools that can be had here, by name."""
+    specs: list[tuple[str, Any]] = [(f"pool={options.processes}", options.processes)]
     try:
         import distributed
 
         client = distributed.Client(
             n_workers=options.processes, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=100
         )
-        pools.append((f"Dask, {options.processes} processes", client))
+        specs.append((f"Dask, {options.processes} processes", client))
     except ImportError:
         pass
-    for name, spec in pools:
-        pool = open_pool(spec, 1, 1)
-        rates = []
-        for number in (200, options.tasks, options.tasks, options.tasks):
-            book = Ledger(number, 1.0, most=1)
-            begin, cpu = time.perf_counter(), time.process_time()
-            share.dispatch(pool, Nothing(0.0, 1), book, lambda part, reply: None, lambda fraction: None)
-            rates.append((number / (time.perf_counter() - begin), (time.process_time() - cpu) / number))
-        rate, cost = max(rates)
-        print(f"{name}: {rate:.0f} empty tasks a second; {1e3 * cost:.2f} ms of the client's processor each")
-        pool.close()
+    return [(name, open_pool(spec, 1, 1)) for name, spec in specs]
 
 
 def kills(options: argparse.Namespace) -> None:
@@ -151,7 +202,7 @@ def kills(options: argparse.Namespace) -> None:
 
     begin = time.perf_counter()
     book = Ledger(number, 1.0, most=1)
-    share.dispatch(open_pool(pool, 1, 1), Nothing(options.length, 1), book, receive, lambda fraction: None)
+    dispatch(open_pool(pool, 1, 1), Nothing(options.length, 1), book, receive, lambda fraction: None)
     wall = time.perf_counter() - begin
     pool.close()
     units = sorted(i for part in received for i in part)
@@ -174,7 +225,7 @@ def memory(options: argparse.Namespace) -> None:
 
 
 def _peak(m: mg.MRF, chains: int, most: int) -> float:
-    from marginalis.engines.drive import Found
+    from marginalis.engines.drive import RunResult
     from marginalis.running import parts
     from marginalis.running.session import Session
 
@@ -184,7 +235,7 @@ def _peak(m: mg.MRF, chains: int, most: int) -> float:
         def map(self, function: Any, items: Any) -> Any:
             for task, _ in items:
                 size = min(16 * task.part.stop, chains) - 16 * task.part.start
-                yield Reply("here", task.version, 1.0, False, Found(np.zeros(size), None), task.part)
+                yield Reply("here", task.version, 1.0, False, RunResult(np.zeros(size), None), task.part)
 
     old = parts.Ledger
     parts.Ledger = lambda units, seconds, **_: old(units, 1e-12, most=most)  # type: ignore[assignment,misc]
@@ -201,11 +252,12 @@ def _peak(m: mg.MRF, chains: int, most: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["overhead", "processor", "tasks", "kills", "memory"])
+    parser.add_argument("what", choices=["overhead", "processor", "tasks", "kills", "memory", "models"])
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--chains", type=int, default=220_000)
+    parser.add_argument("--batch", type=int, default=100, help="models of a task")
     parser.add_argument("--tasks", type=int, default=1000)
     parser.add_argument("--every", type=int, default=10)
     parser.add_argument("--length", type=float, default=1.0, help="seconds of a task that kills are tried on")
