@@ -34,7 +34,7 @@ _PER = "_per_variable"
 FREE = ("free_energy", "log_z")  # Quantities that need ln Z only.
 WORDS = tuple(name + end for name in (*FREE, *QUANTITIES[1:]) for end in ("", _PER))
 FEWEST = 20  # Fewer samples do not determine the error of a mean, and no allocation has fewer.
-_DOUBTFUL = 0.05  # A larger fraction of models with warnings gives a warning.
+_DOUBTFUL = 0.25  # A larger fraction of models with warnings gives a warning.
 _LARGE_BIAS = 0.5  # A remaining bias above this many standard errors gives a warning.
 _BY_SAMPLING = 0.1  # Relative variance due to sampling above which quantiles are noticeably too wide.
 
