@@ -31,6 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 import marginalis as mg
+from marginalis import examples
 from marginalis.examples import random_dbm
 
 HERE = Path(__file__).parent
@@ -218,6 +219,7 @@ def graphs(bench: Bench, steps: int) -> None:
     bare.close()
     name = f"Potts on {sites} coupled sites, q = {q}, 1 thread"
     bench.ratio(name, "one-hot states times couplings in NumPy", times, 256 * steps, ("≤", 0.3))
+    factors(bench, steps)
     w = 0.1 * rng.normal(size=(20, 40))
     for name, units, copies in (
         ("categorical q = 3", "categorical:3", 3),
@@ -234,6 +236,28 @@ def graphs(bench: Bench, steps: int) -> None:
             rbm = mg.rbm(0.5 * rng.normal(size=shape) / shape[0] ** 0.5, *zeros, units=("spin", kind))
             times = bench.best(Ours(rbm, chains, count, method="mais-v"), Ours(shape, chains, count))
             bench.ratio(f"mAIS {shape[0]}×{shape[1]}, {name} hidden", "spins", times, chains * count, ("≤", 3))
+
+
+def factors(bench: Bench, steps: int) -> None:
+    """Updates of variables in p-spin models and networks of tables, without the time to prepare a run."""
+    rng = np.random.default_rng(0)
+    models = [("p-spin, p = 3, degree 4, 600 spins, 1 thread", examples.p_spin(600, p=3, degree=4, seed=1), 200)]
+    for states, arity in (3, 3), (4, 4), (8, 3), (8, 5):
+        scopes = [s for _ in range(3) for s in rng.permutation(240).reshape(-1, arity).tolist()]
+        tables = [(s, np.exp(rng.normal(scale=0.5, size=(states,) * arity))) for s in scopes]
+        models.append(
+            (f"tables of {arity} variables of {states} states, degree 3, 240 variables", mg.from_factors(tables), 50)
+        )
+    mixed = [rng.choice(240, rng.integers(2, 6), replace=False).tolist() for _ in range(170)]
+    cards = rng.integers(2, 9, 240)
+    tables = [(s, np.exp(rng.normal(scale=0.5, size=cards[s]))) for s in mixed]
+    models.append(("tables of 2–5 variables of 2–8 states, 240 variables", mg.from_factors(tables), 50))
+    for name, network, goal in models:
+        short, long = Ours(network, 256, 1), Ours(network, 256, 10 * steps)
+        before, after = bench.best(lambda run=short: cpu_time(run()), lambda run=long: cpu_time(run()))
+        rate = network.n_variables * 256 * (10 * steps - 1) / (after.seconds - before.seconds) / 1e6
+        row = name, "", f"{rate:,.0f} M/s", "", ""
+        bench.table.add_row(*row, *verdict(rate, ("≥", goal)), "updates of variables, weight included, CPU time")
 
 
 def itself(bench: Bench, chains: int, steps: int) -> None:
