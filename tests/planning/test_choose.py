@@ -1,4 +1,4 @@
-"""Mixtures of quenches, and the second opinion: what no chain of the plain path sees is found or told."""
+"""Mixtures of quenches, and the choice of a path: missed phases are found, or there is a warning."""
 
 import networkx as nx
 import numpy as np
@@ -63,9 +63,9 @@ def test_a_mixture_finds_what_its_rows_hold():
     centres = np.sign(rng.normal(size=(2, 10)))
     rows = centres[rng.integers(2, size=300)] * np.where(rng.random((300, 10)) < 0.05, -1.0, 1.0)
     mixture = fit_mixture(units, rows, 8, 0.1, seed=1)
-    assert np.isclose(np.exp(mixture.log_z(units)), 1.0)  # a distribution
+    assert np.isclose(np.exp(mixture.log_z(units)), 1.0)  # The mixture is normalised.
     means = np.tanh(mixture.fields)
-    assert (mixture.fields[0] == 0.0).all()  # the uniform share
+    assert (mixture.fields[0] == 0.0).all()  # The first component is uniform.
     for centre in centres:
         assert (means @ centre).max() > 8.0
     assert np.abs(means).max() <= 0.96 + 1e-9
@@ -80,12 +80,12 @@ def test_quenches_end_in_both_phases():
 
 @pytest.fixture
 def without_exact_sums(monkeypatch):
-    """A world in which every model is too large for an exact sum as the second opinion."""
+    """Every model counts as too large for an exact sum in the choice of a path."""
     monkeypatch.setattr(choose, "soon", lambda model, threads, seconds: None)
 
 
 def test_the_default_call_finds_a_hidden_phase(without_exact_sums):
-    """A plain run of 1000 steps misses it by ln 2, sure of itself; the second opinion convicts it."""
+    """Plain runs miss it by ln 2 without a warning; the default call takes another path."""
     model = switching()
     exact = mg.exact_log_z(model)
     plain = [mg.estimate(model, steps=300, chains=300, seed=seed) for seed in range(5)]
@@ -96,7 +96,7 @@ def test_the_default_call_finds_a_hidden_phase(without_exact_sums):
         assert all(r.base == "phases" for r in results)
 
 
-def test_likelihoods_ask_their_rows(monkeypatch):
+def test_the_rows_of_a_likelihood_are_used_to_find_phases(monkeypatch):
     model = switching()
     rng = np.random.default_rng(0)
     rows = np.concatenate(
@@ -134,8 +134,8 @@ def test_a_small_model_is_summed_exactly():
     assert plan.path.mixture is None
 
 
-def test_what_an_exact_sum_convicts_is_run_again_or_said(monkeypatch):
-    """Where nothing but the exact sum knows of the phase, the answer says so."""
+def test_an_answer_below_the_exact_sum_is_replaced_or_has_a_warning(monkeypatch):
+    """Without a search only the exact sum shows the missed phase, and the answer has a warning."""
     model = switching()
     exact = mg.exact_log_z(model)
     found = mg.estimate(model, seed=1, chains=300)
@@ -149,7 +149,7 @@ def test_what_an_exact_sum_convicts_is_run_again_or_said(monkeypatch):
 
 
 def test_shares_follow_the_pilots_and_none_is_lost():
-    """Sweeps find the states of a cold machine, but not how much they weigh; pilots know."""
+    """Sweeps find the states of a cold machine but not their weights, which pilots measure."""
     model = rbm_hopfield(10, 20, temperature=1 / 20, seed=1)
     plan = make_plan(model, seed=1, steps=64)
     rows = phases.sweep(plan, Session(2), phases.starts_from_many_sides(plan, 256), 20)
@@ -159,22 +159,22 @@ def test_shares_follow_the_pilots_and_none_is_lost():
     natural = plan.path.end.natural
     before, after = (x.log_shares(natural.visible_units, natural.hidden_units) for x in (mixture, again))
     assert np.allclose([np.logaddexp.reduce(before), np.logaddexp.reduce(after)], 0.0)
-    assert after.min() > np.log(0.1 / mixture.components)  # no component is lost
-    assert np.array_equal(again.fields, mixture.fields)  # and none is moved
+    assert after.min() > np.log(0.1 / mixture.components)
+    assert np.array_equal(again.fields, mixture.fields)
     first, second = (run(with_mixture(plan, x).pilot(PILOT, 512, first=512)) for x in (mixture, again))
     assert effective_size(second) > 1.2 * effective_size(first)
 
 
 @pytest.mark.parametrize("options", [{}, {"tolerance": 0.1}])
-def test_phases_are_added_up(options, without_exact_sums):
-    """Biases that weak couplings overturn together: the plain path is even and sees a part, sweeps see another."""
+def test_phases_that_different_sources_find_are_added_up(options, without_exact_sums):
+    """Many weak couplings are stronger than the biases: the plain path finds one phase, and sweeps the other."""
     rng = np.random.default_rng(1)
     units, rows = 30, 60
     w = 0.12 * np.where(rng.random((rows, units)) < 0.5, 1.0, -1.0)
     pull = np.sign(w.sum(axis=1))
     w = np.abs(w) * pull[:, None]
     low, high = -6.0, 6.0
-    for _ in range(40):  # the fields at which both phases weigh the same
+    for _ in range(40):  # Bisection finds the field at which both phases have the same weight.
         c = 0.5 * (low + high)
         model = mg.rbm(w, -0.9 * pull, np.full(units, c), units=("spin", "binary"))
         v = -pull
@@ -197,31 +197,31 @@ def test_gaussian_units_start_from_quenches_too():
     assert abs(mixed.log_z - mg.exact_log_z(model)) < 4.5 * mixed.stderr
 
 
-def test_the_biases_are_heard_and_not_followed(without_exact_sums):
+def test_the_path_from_the_biases_is_tried_but_not_taken(without_exact_sums):
     model = random_rbm(np.random.default_rng(1), 6, 7, units="binary")
     choice = Choice(make_plan(model, seed=1), Session(2))
     choice.choose()
-    heard = {x.name: x for x in choice.trials}
-    assert abs(heard["biases"].log_z - mg.exact_log_z(model)) < 4.5 * heard["biases"].error
-    assert not any(x.is_open for x in [heard["biases"]])
+    biases = next(x for x in choice.trials if x.name == "biases")
+    assert abs(biases.log_z - mg.exact_log_z(model)) < 4.5 * biases.error
+    assert not biases.is_open
 
 
-def test_the_pilots_say_whether_to_resample(without_exact_sums):
+def test_trials_decide_whether_to_resample(without_exact_sums):
     cold = mg.ising_grid((12, 12), coupling=1.5 * np.sign(np.random.default_rng(1).normal(size=(2, 12, 12))))
     found = mg.estimate(cold, seed=1, chains=400)
     assert found.populations == 20
     assert mg.estimate(cold, seed=1, chains=400, resample=False).populations == 0
-    assert mg.estimate(cold, seed=1, chains=100).populations == 0  # too few in each
+    assert mg.estimate(cold, seed=1, chains=100).populations == 0  # Populations would have too few chains.
     assert mg.estimate(MODELS["rbm"], seed=1).populations == 0
 
 
-def test_quenches_as_a_base():
+def test_quenches_as_a_base_give_an_unbiased_estimate():
     model = MODELS["rbm"]
     exact = mg.exact_log_z(model)
     result = mg.estimate(model, base="quenches", steps=50, chains=2000, seed=1)
     assert result.base == "quenches"
     assert abs(result.log_z - exact) < 4.5 * result.stderr
-    one = mg.from_edges([(0, 1), (2, 3)])  # summed exactly: nothing is left to sample
+    one = mg.from_edges([(0, 1), (2, 3)])  # The whole model is summed exactly.
     assert quenched_mixture(make_plan(one), Session(1)) is None
     with pytest.raises(ValueError, match="base is 'quench'"):
         mg.estimate(model, base="quench")

@@ -31,7 +31,7 @@ def test_equal_lengths():
     betas = np.linspace(0, 1, 33)
     even = equal_lengths(betas, np.full(32, 0.01), 10)
     assert even == pytest.approx(np.linspace(0, 1, 11))
-    # √g = 1 + 6β has the length β + 3β², of which nine tenths count, beside a tenth that is spread evenly
+    # √g = 1 + 6β has the length β + 3β². A tenth of the length is spread evenly.
     rise, middle = np.diff(betas), (betas[1:] + betas[:-1]) / 2
     found = equal_lengths(betas, (rise * (1 + 6 * middle)) ** 2, 100)
     assert (found[0], found[-1]) == (0.0, 1.0)
@@ -42,7 +42,7 @@ def test_equal_lengths():
 
 
 def test_adaptive_schedules_reduce_the_variance():
-    """Smaller spread of the weights at the same number of steps, most where the path is uneven."""
+    """Fitted schedules give a smaller spread of the weights at the same number of steps."""
     for model, factor in (
         (rbm_gaussian(10, 20, temperature=0.5, seed=1), 1.0),
         (rbm_hopfield(10, 20, temperature=1 / 8, seed=1), 0.7),
@@ -253,7 +253,9 @@ def test_pilots_are_no_chains_of_the_run(plans):
     own = stream(3, PILOT)
     assert own != 3
     assert [(p.chains.seed, p.chains.first, p.chains.count) for p in plans] == [(own, 0, 64), (own, 64, 64), (3, 0, 50)]
-    assert not np.allclose(plans[1].betas, np.linspace(0, 1, 33))  # the second looks where the first has pointed
+    assert not np.allclose(
+        plans[1].betas, np.linspace(0, 1, 33)
+    )  # The second pilot has the steps that the first one suggests.
     assert r.schedule == "adaptive"
 
 
@@ -275,7 +277,7 @@ def test_mean_field_stops_where_it_becomes_unstable(units, scale):
     """All pairs coupled by J/n: mean-field theory is stable to βJ = 1, for binaries about ½ to βJ = 4."""
     for strength, reached in ((0.5, 1.0), (0.8, 1.0), (3.0, 0.3), (1.5, 0.6)):
         coupling = strength * scale
-        bias = 0.01 - (0.5 * coupling if units == "binary" else 0.0)  # nearly symmetric
+        bias = 0.01 - (0.5 * coupling if units == "binary" else 0.0)  # The model is nearly symmetric.
         model = mg.rbm(np.full((6, 6), coupling / 6), np.full(6, bias), np.full(6, bias), units=units)
         base = make_base("mean-field", model)
         mean = model.hidden_units.mean(base.hidden[None])[0]

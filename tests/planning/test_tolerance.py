@@ -1,4 +1,4 @@
-"""Estimates to a tolerance: met, or said not to be; the answer unbiased by how it was planned."""
+"""Estimates to a tolerance: it is met, or there is a warning, and planning does not bias the answer."""
 
 import logging
 import math
@@ -51,7 +51,7 @@ def test_the_log_reports_pilots_and_the_plan(caplog):
 
 
 def test_populations_where_many_steps_leave_the_weights_uneven(monkeypatch):
-    """As the pilots say, or as asked; never where that is refused."""
+    """Chains are resampled if pilots show uneven weights or if it is requested, and never with resample=False."""
     tune(monkeypatch, resampled_steps=32, resampled_cost=32.0)
     model = mg.ising_grid((8, 8), coupling=0.6, periodic=True)
     exact = mg.exact_log_z(model)
@@ -67,7 +67,7 @@ def test_populations_where_many_steps_leave_the_weights_uneven(monkeypatch):
     assert mg.estimate(easy, tolerance=0.1, resample=0.7).populations >= 32
 
 
-def test_a_mixture_that_does_not_keep_its_promise_is_left(monkeypatch):
+def test_a_mixture_with_uneven_weights_is_replaced_by_the_plain_path(monkeypatch):
     tune(monkeypatch, variance_pilots=-1.0, most_steps=2048)
     model = rbm_hopfield(10, 20, temperature=1 / 8, seed=1)
     r = mg.estimate(model, tolerance=0.1, base="quenches", resample=False)
@@ -80,7 +80,7 @@ def test_budget_runs_out():
     r = mg.estimate(model, tolerance=1e-4, budget=0.5)
     assert any("the budget of 0.5 s ran out" in w for w in r.warnings)
     assert half_width(r) > 1e-4
-    assert r.seconds < 30  # a hang would be noticed; how long it takes is the machine's affair
+    assert r.seconds < 30  # The limit only detects a run that does not end.
 
 
 def test_result_does_not_depend_on_threads():
@@ -105,7 +105,7 @@ def test_given_options_are_not_changed():
 
 
 def test_an_impossible_tolerance_stops_at_the_largest_number_of_chains(monkeypatch):
-    """More accuracy than any number of chains would give: the answer says so."""
+    """A tolerance that no number of chains would reach leads to a warning."""
     tune(monkeypatch, most_chains=2000)
     r = mg.estimate(rbm_hopfield(8, 12, temperature=1 / 4), tolerance=1e-5, steps=20)
     assert r.chains == 2000
@@ -149,7 +149,7 @@ def test_bad_arguments(options, message):
         mg.estimate(rbm_gaussian(4, 5), **options)
 
 
-def test_pilots_are_no_chains_of_the_answer(plans):
+def test_pilots_share_no_chains_with_the_answer(plans):
     model = rbm_hopfield(10, 20, temperature=1 / 8, seed=1)
     r = mg.estimate(model, tolerance=0.05, seed=4, first_chain=500, base="uniform")
     own = stream(4, PILOT)
@@ -159,17 +159,17 @@ def test_pilots_are_no_chains_of_the_answer(plans):
     assert [p.chains.first for p in pilots] == np.cumsum([0] + [p.chains.count for p in pilots])[:-1].tolist()
     assert answers[0].chains.first == 500
     assert len(r.log_weights) == sum(count for _, _, count in r.record.runs)
-    # the same plan by hand
+    # A plain call with the same schedule has the same chains.
     _, first, count = r.record.runs[0]
     again = mg.estimate(model, schedule=answers[-1].betas, chains=count, first_chain=first, seed=4)
     assert np.array_equal(again.log_weights, r.log_weights[: again.chains])
-    # short steps first, where the weights of a cold model change most
+    # Steps are short at first, where the weights of a cold model change most.
     assert r.schedule == "adaptive"
     assert np.interp(0.5, np.linspace(0, 1, r.steps + 1), answers[-1].betas) < 0.4
 
 
-def test_opinions_are_no_chains_of_the_answer(plans):
-    """Where the path is left open, all that is run before the choice has streams of its own."""
+def test_trials_share_no_chains_with_the_answer(plans):
+    """If the path is left open, all runs before the choice have random streams of their own."""
     r = mg.estimate(rbm_hopfield(10, 20, temperature=1 / 20, seed=1), tolerance=0.02, seed=4, first_chain=500)
     others = {stream(4, purpose) for purpose in (PILOT, QUENCH, OPINION)}
     assert {p.chains.seed for p in plans} == {4} | others
@@ -179,11 +179,11 @@ def test_opinions_are_no_chains_of_the_answer(plans):
     assert min(p.chains.first for p in answers) == 500
 
 
-def test_an_opinion_is_the_first_pilot(plans, monkeypatch):
-    """Where its weights are even, the answer comes next; else pilots with more steps."""
+def test_the_trial_of_the_chosen_path_is_the_first_pilot(plans, monkeypatch):
+    """If its weights are even, the answer is run next, otherwise pilots with more steps."""
     even = rbm_gaussian(8, 12, temperature=0.5, seed=1)
     mg.estimate(even, tolerance=0.05, seed=4)
-    assert [p.chains.count for p in plans if p.chains.seed == stream(4, PILOT)] == [1]  # the first look
+    assert [p.chains.count for p in plans if p.chains.seed == stream(4, PILOT)] == [1]  # Only the run that compiles.
     asked, answer = next(p for p in plans if p.chains.seed == stream(4, OPINION)), plans[-1]
     assert np.array_equal(asked.betas, np.linspace(0, 1, asked.steps + 1))
     assert not np.allclose(answer.betas, np.linspace(0, 1, answer.steps + 1))
@@ -202,15 +202,15 @@ def test_a_mixture_that_is_far_off_is_given_up(plans, monkeypatch):
 
 
 def test_the_plan_is_usually_enough(plans):
-    """Nine tenths of the tolerance are aimed at, so that few runs need more chains."""
+    """The goal is nine tenths of the tolerance, so that few runs need more chains."""
     model = rbm_gaussian(8, 12, temperature=0.5, seed=1)
     runs = [mg.estimate(model, tolerance=0.01, steps=40, seed=seed) for seed in range(20)]
     assert np.mean([len(r.record.runs) == 1 for r in runs]) > 0.7
-    assert np.mean([half_width(r) for r in runs]) > 0.75 * 0.01  # nor many more than needed
+    assert np.mean([half_width(r) for r in runs]) > 0.75 * 0.01  # Not many more chains than needed are run.
 
 
-def test_more_chains_are_joined(monkeypatch):
-    """Pilots that promise too much: the chains that were run count, with those that had to be added."""
+def test_chains_that_are_added_later_are_joined(monkeypatch):
+    """If pilots predict too few chains, the answer has these chains and those that were added."""
     tune(monkeypatch, margin=2.0)
     r = mg.estimate(rbm_gaussian(8, 12, temperature=0.5, seed=1), tolerance=0.03, steps=40)
     assert half_width(r) <= 0.03
@@ -221,7 +221,7 @@ def test_more_chains_are_joined(monkeypatch):
 
 
 def test_doubts_lead_to_new_pilots(plans, monkeypatch):
-    """An answer that is doubted is not given: pilots with more steps go first, and then other chains."""
+    """After a run with doubtful weights there are pilots with more steps, and then a run with other chains."""
     warnings_of, heard = confidence.warnings_of, []
 
     def doubt_once(log_weights, *unit):
@@ -237,7 +237,7 @@ def test_doubts_lead_to_new_pilots(plans, monkeypatch):
     assert r.record.runs[0][1] == heard[0]
 
 
-def test_batches_change_nothing(plans, monkeypatch):
+def test_results_do_not_depend_on_batches(plans, monkeypatch):
     model = rbm_gaussian(8, 12, temperature=0.5, seed=1)
     options = dict(tolerance=0.01, steps=40, schedule="linear")
     at_once = mg.estimate(model, **options)
@@ -253,15 +253,15 @@ def test_batches_change_nothing(plans, monkeypatch):
 def test_any_tolerance_is_a_number(tolerance, options):
     r = mg.estimate(rbm_gaussian(4, 5), tolerance=tolerance, **options)
     assert half_width(r) < 1.0
-    assert r.chains == 512  # as many again, for next to nothing
+    assert r.chains == 512  # Twice the least number is run, since it costs next to nothing.
 
 
 def test_a_budget_does_not_pay_for_the_start(monkeypatch):
-    """Import and compilation may take seconds: the clock starts when they are over."""
+    """The budget does not include imports and compilation, which may take seconds."""
     now, run = [0.0], narrowing.run_plan
 
     def slow(plan, *rest):
-        now[0] += 100.0 if plan.chains.count == 1 else 0.0  # the first look
+        now[0] += 100.0 if plan.chains.count == 1 else 0.0  # Only the run that compiles has one chain.
         return run(plan, *rest)
 
     class Clock:
@@ -278,7 +278,7 @@ def test_a_budget_does_not_pay_for_the_start(monkeypatch):
 
 
 def test_rounding_ends_the_search(monkeypatch):
-    """More chains would not help: it stops and says so, and keeps what else there is to say."""
+    """More chains would not help: no more are run, and a note is added to the notes of the result."""
     run = narrowing.run_plan
 
     def coarse(plan, *rest):
@@ -295,8 +295,8 @@ def test_rounding_ends_the_search(monkeypatch):
     assert r.chains <= 1000
 
 
-def test_single_precision_gives_way(monkeypatch, plans):
-    """Where its rounding alone is wider than the tolerance."""
+def test_double_precision_is_taken_if_single_is_too_coarse(monkeypatch, plans):
+    """The rounding error of single precision alone is larger than the tolerance."""
     monkeypatch.setattr(placement, "_SINGLE", 1e-2)
     r = mg.estimate(rbm_gaussian(8, 12, temperature=0.2), tolerance=0.05, base="uniform")
     assert half_width(r) <= 0.05
