@@ -5,7 +5,8 @@ folder. Comment lines right below what prints are its output, from the first lin
 a ``print`` that begins as a number or a tuple does. ``…`` stands for anything, and seconds are not compared. All other
 characters must be those that are printed: on processors with AVX-512, where the pages were written, to the last digit;
 on others, which round otherwise and may flip a draw, numbers may differ a little in their last digits.
-``bash`` blocks are run as they are. ``sh`` blocks install things or take minutes: their names are looked up only.
+``bash`` blocks are run as they are. ``sh`` blocks install things or take minutes: their names are looked up only. ``py``
+blocks need packages that the tests do not install, and are not run.
 """
 
 import ast
@@ -186,7 +187,9 @@ def test_no_block_is_overlooked():
                 for extra in re.findall(r"marginalis\[(\w+)\]", source):
                     assert extra in extras, place
             else:
-                assert kind in ("python", "bash", "r", "toml", "bibtex", "{eval-rst}") or kind.startswith("{"), place
+                assert kind in ("python", "bash", "py", "r", "toml", "bibtex", "{eval-rst}") or kind.startswith("{"), (
+                    place
+                )
 
 
 def test_the_reference_has_every_command():

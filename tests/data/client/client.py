@@ -32,7 +32,32 @@ def models(bqm: Any) -> list[mg.MRF]:
         mg.from_bqm(bqm, temperature=1.5),
         mg.from_tables([[0.0, 0.1], [0.0, 0.2, 0.3]], {(0, 1): np.ones((2, 3))}),
         mg.as_model((w, b, c, "binary")),
+        mg.rbm(w, b, c, units=("spin", mg.ReLU(2.0))),
+        mg.rbm(w, b, c, units=("spin", mg.dReLU(1.0, 2.0))),
     ]
+
+
+def factors() -> list[mg.FactorModel]:
+    return [
+        mg.from_factors([(("a", "b"), np.ones((2, 3)))], states={"c": 2}),
+        mg.from_polynomial({("a", "b", "c"): 0.5, ("a",): -1.0}),
+    ]
+
+
+def door(model: mg.MRF) -> None:
+    found: mg.FreeEnergy = mg.free_energy(model, tolerance=0.1, budget=60.0, seed=1)
+    exact: bool = found.is_exact
+    how: str = found.how
+    low, high = found.interval
+    print(float(found), exact, how, low, high, found.log_z, found.stderr, found.warnings, found.summary())
+    weights = mg.Weights(np.array([0.1, 0.2, 0.3]), 1.0)
+    print(weights.log_z, weights.interval_at(0.99))
+    mean: mg.Average = mg.average(lambda seed: model, samples=3)
+    print(mean.value, mean.stderr)
+    watch = mg.Watch(rows=np.ones((3, 2)), tolerance=0.5)
+    watch.update(model)
+    history: mg.History = watch.history
+    print(history.points)
 
 
 def files(model: mg.MRF, path: Path) -> mg.MRF | mg.FactorModel:
