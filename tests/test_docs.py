@@ -5,8 +5,8 @@ folder. Comment lines right below what prints are its output, from the first lin
 a ``print`` that begins as a number or a tuple does. ``…`` stands for anything, and seconds are not compared. All other
 characters must be those that are printed: on processors with AVX-512, where the pages were written, to the last digit;
 on others, which round otherwise and may flip a draw, numbers may differ a little in their last digits.
-``bash`` blocks are run as they are. ``sh`` blocks install things or take minutes: their names are looked up only. ``py``
-blocks need packages that the tests do not install, and are not run.
+``bash`` blocks are run as they are. ``sh`` blocks install things or take minutes: their names are looked up only.
+``py`` blocks need packages that the tests do not install, and are not run.
 """
 
 import ast
