@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import marginalis as mg
-from marginalis.planning import choose
+from marginalis.planning import tuning
 from marginalis.studies.families import switching
 
 CASES = [(64, 1, 1.0), (64, 1, 2.0), (64, 2, 1.5), (100, 3, 1.0), (40, 4, 2.0), (200, 2, 1.0)]
@@ -34,7 +35,7 @@ def main() -> None:
         models = {options.model: mg.load(options.model)}
     exact = {name: -mg.exact_log_z(model) for name, model in models.items()}
     if options.without_exact:
-        choose.soon = lambda *ignored: None
+        tuning.TUNING = replace(tuning.TUNING, exact_most=0.0)
     missed, quietly = Counter[str](), Counter[str]()
     for name, model in models.items():
         for call, given in CALLS.items():

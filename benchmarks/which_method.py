@@ -24,6 +24,7 @@ import runpy
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ import parallel_tempering
 
 import marginalis as mg
 from marginalis.examples import ising_grid, rbm_gaussian, rbm_hopfield
-from marginalis.planning import choose
+from marginalis.planning import tuning
 from marginalis.running.session import Session
 
 ROOT = Path(__file__).parents[1]
@@ -147,12 +148,12 @@ def tolerance_row(name: str, model: mg.MRF, seeds: int, tolerance: float) -> str
     with counted() as runs:
         mg.estimate(model, steps=10, chains=20)
         price = runs[0][1]
-    own, costs = choose.soon, []
-    for ask in (own, lambda *ignored: None):
-        choose.soon = ask
+    own, costs = tuning.TUNING, []
+    for numbers in (own, replace(own, exact_most=0.0)):
+        tuning.TUNING = numbers
         found = [estimated(model, price, tolerance=tolerance, seed=seed) for seed in range(seeds)]
         costs.append(float(np.mean([cost for _, cost, _ in found])) / 1e6)
-        choose.soon = own
+        tuning.TUNING = own
     return f"| {name} | {costs[0]:.2g} | {costs[1]:.2g} | {costs[1] / costs[0]:.1f} |"
 
 

@@ -31,7 +31,7 @@ from ..random import OPINION
 from ..running.session import Session
 from ..statistics.confidence import effective_size, log_mean_exp, relative_error
 from ..statistics.weights import Weights
-from . import phases
+from . import phases, tuning
 from .pilots import fit_schedule, refit
 from .trial import Trial, confirms, is_lower
 from .tuning import TUNING, Level
@@ -270,9 +270,8 @@ class Choice:
         """Return ln Z from an exact sum, if that takes no longer than a few chains or than a part of the estimate."""
         rate = TUNING.operations_per_second * self.session.threads
         seconds = TUNING.exact_share * self.operations_ahead(plain) / rate
-        value = soon(
-            self.plan.path.model, self.session.threads, min(max(TUNING.exact_seconds, seconds), TUNING.exact_most)
-        )
+        seconds = min(max(TUNING.exact_seconds, seconds), tuning.TUNING.exact_most)
+        value = soon(self.plan.path.model, self.session.threads, seconds) if seconds > 0.0 else None
         if value is None:
             return None
         self.trials.append(Trial("an exact sum", None, value, 1e-9 * max(1.0, abs(value))))

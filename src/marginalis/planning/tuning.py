@@ -107,7 +107,7 @@ class Tuning:
     exact_seconds: float = 0.02
     # Share of the predicted time of the estimate that an exact sum may take.
     exact_share: float = 0.1
-    # Maximal seconds of an exact sum.
+    # Maximal seconds of an exact sum; 0 for no exact sums.
     exact_most: float = 1.0
     # Speed of one thread in operations per second, for predictions.
     operations_per_second: float = 5e10

@@ -26,7 +26,7 @@ from ..models.model import MRF
 from ..options import Engine
 from ..parallel.mapping import map_items
 from ..parallel.threads import Tick
-from ..planning import choose
+from ..planning import tuning
 from ..running.session import open_session
 from .experiment import Summary
 from .families import Case, received, sendable
@@ -118,15 +118,15 @@ def judge_calls(
 
 @contextmanager
 def _choosing(without_exact: bool) -> Iterator[None]:
-    """Silence the messages of the calls and, if asked for, remove the exact sum from their choice of a path."""
-    before, level = choose.soon, logger.level
+    """Silence the messages of the calls and, if requested, remove the exact sum from their choice of a path."""
+    before, level = tuning.TUNING, logger.level
     logger.setLevel(logging.WARNING)
     if without_exact:
-        choose.soon = lambda *ignored: None
+        tuning.TUNING = replace(before, exact_most=0.0)
     try:
         yield
     finally:
-        choose.soon = before
+        tuning.TUNING = before
         logger.setLevel(level)
 
 
@@ -143,8 +143,8 @@ def _verdicts(seed: int, engine: Engine, without_exact: bool, calls: Calls) -> l
     words = (calls.first,) if calls.first else ()
     model = case.make(calls.setting, derive(seed, "calls", case.name, *words) % 2**32)
     own = derive(seed, "calls", calls.answer, case.name, calls.setting, *words) % 2**32
-    if without_exact:  # For good, in a process of a pool, which has no other work.
-        choose.soon = lambda *ignored: None
+    if without_exact:  # A process of a pool has no other work, so that the change may remain.
+        tuning.TUNING = replace(tuning.TUNING, exact_most=0.0)
     return list(ANSWERS[calls.answer](case, model, calls.runs, {"seed": own, "threads": 1, "engine": engine}))
 
 
