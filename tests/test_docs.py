@@ -170,7 +170,7 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.docs
-def test_no_block_is_overlooked():
+def test_every_code_block_of_the_docs_is_run_or_its_commands_exist():
     """Python and commands say so, and what is only looked up exists."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)

@@ -56,7 +56,7 @@ def test_the_archives_hold_what_they_should(archives):
     )  # A large file that was added by mistake would show.
 
 
-def test_facts_agree():
+def test_version_and_metadata_agree_in_all_files():
     assert PROJECT["version"] == marginalis.__version__
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert str(citation["version"]) == PROJECT["version"]

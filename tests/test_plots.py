@@ -198,7 +198,7 @@ def test_thermodynamics_of_little(thermal, error):
     check_drawn(plots.thermodynamics(replace(thermal, betas=np.array([0.3]), **one)))
 
 
-def test_a_real_run(tmp_path, thermal):
+def test_figures_of_answers_are_saved_in_every_format(tmp_path, thermal):
     """What the library returns can be drawn and saved in every format."""
     model = random_rbm(np.random.default_rng(2), 8, 6)
     e = mg.estimate(model, steps=50, chains=100, record=True)

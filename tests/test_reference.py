@@ -118,7 +118,7 @@ STEPS = {
 }
 
 
-def test_every_case_is_here(reference):
+def test_every_stored_reference_has_a_case(reference):
     assert set(CASES) == set(reference)
 
 

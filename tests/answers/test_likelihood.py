@@ -251,7 +251,7 @@ def test_bad_log_z_and_options(rng, monkeypatch):
         mg.log_likelihood(model, data / 2)
 
 
-def test_what_is_a_model():
+def test_objects_that_can_be_used_as_models():
     model = mg.as_model((np.ones((3, 2)), np.zeros(3), np.zeros(2), "binary"))
     assert model.visible_units.name == model.hidden_units.name == "binary"
     assert mg.as_model(model) is model

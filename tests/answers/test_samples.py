@@ -85,7 +85,7 @@ def test_models_that_are_too_large():
     assert set(np.unique(got.rows)) == {-1.0, 1.0}
 
 
-def test_free_variables():
+def test_samples_of_free_variables_are_exact():
     model = mg.from_edges([], field=np.linspace(-1.0, 1.0, 200), n=200)
     got = mg.sample(model, 2000)
     assert got.is_exact

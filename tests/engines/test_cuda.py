@@ -124,12 +124,12 @@ def glass(rows=4, columns=5, seed=0):
     return mg.from_edges(edges, coupling=rng.normal(size=len(edges)), field=0.3 * rng.normal(size=rows * columns))
 
 
-def test_any_graph(on):
+def test_any_graph_agrees_with_the_reference(on):
     agree(glass(), general, method="ais", base="biases")
     agree(glass(), general, tolerance=2e-5, precision="single", resample=0.9, populations=5)
 
 
-def test_metropolis(on):
+def test_metropolis_agrees_with_the_reference(on):
     model = random_rbm(np.random.default_rng(5), 7, 6, scale=0.6)
     agree(model, general, method="mais-v", transition="metropolis", sweeps=2, base="biases")
 
@@ -299,7 +299,7 @@ def test_three_bytes_hold_a_weight():
         (glass(), "double", "words"),
     ],
 )
-def test_the_same_bits_in_parts(on, model, precision, draws):
+def test_bits_do_not_depend_on_how_chains_are_divided(on, model, precision, draws):
     """Chains of one run and of several, all at once and in memory that is scarce, stopping on the way or not."""
     options = dict(steps=3, seed=3, precision=precision, engine="cuda", draws=draws)
     whole = make_plan(model, chains=96, **options)
@@ -342,7 +342,7 @@ def test_recorded_weights_agree_with_the_reference(on, monkeypatch, name):
 
 
 @pytest.mark.parametrize("units", ["spin", ("binary", "spin"), ("spin", "binary")])
-def test_exact_sums(on, units):
+def test_exact_sums_on_a_gpu_agree_with_those_on_the_cpu(on, units):
     rng = np.random.default_rng(9)
     for n, m, scale in ((3, 5, 0.7), (17, 19, 8.0)):
         model = random_rbm(rng, n, m, units=units, scale=scale)

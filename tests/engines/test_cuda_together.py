@@ -67,7 +67,7 @@ def rbms(n, m, units="spin", count=3):
         ((5, 33), "spin", {"precision": "double", "method": "ais"}),
     ],
 )
-def test_small_models(one, monkeypatch, threads, sizes, units, options):
+def test_small_models_together_have_the_bits_of_each_alone(one, monkeypatch, threads, sizes, units, options):
     monkeypatch.setattr(small, "threads_per_chain", lambda *sizes: threads)
     agree(rbms(*sizes, units), **options)
 
@@ -104,7 +104,7 @@ def test_lattices_of_one_coupling(one, monkeypatch, options):
     agree(glasses([0.9, 0.8], 11, 11, periodic=False), **options)
 
 
-def test_what_runs_alone(one):
+def test_plans_without_a_common_kernel_run_one_by_one(one):
     """Resampled chains, kernels without a launch for many models, and lattices that are not all of one coupling."""
     uneven = glasses([0.9])[0]
     weights = uneven.weights.copy()

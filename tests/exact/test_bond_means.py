@@ -72,7 +72,7 @@ def test_planar_graphs_in_any_units(units):
     assert surface.extra == 0.0
 
 
-def test_digits_that_are_lost():
+def test_bond_means_that_lose_digits_are_refused():
     """A ±J torus whose sectors cancel to 2e-9 of their size; a ferromagnetic one at the critical point loses none."""
     drawing = _cached_grid((3, 3), (True, True), False)
     rng = np.random.default_rng(1)

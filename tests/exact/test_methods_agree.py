@@ -99,7 +99,7 @@ def test_random_graphs(seed, n, density, units, scale):
 @pytest.mark.parametrize(
     "kinds", [*itertools.product(["spin", "binary", "categorical:3", "categorical:2,3"], repeat=2)]
 )
-def test_two_kinds(kinds):
+def test_methods_agree_on_machines_with_two_kinds_of_units(kinds):
     """A semi-restricted machine: any kind, coupled to each other, against any other kind."""
     rng = np.random.default_rng(2)
     n, m = (5 if "," in kind or ":" not in kind else 6 for kind in kinds)
@@ -114,7 +114,7 @@ def test_two_kinds(kinds):
 
 @pytest.mark.parametrize("flags", [*itertools.product([False, True], repeat=3)])
 @pytest.mark.parametrize("shape", [(2, 2), (2, 5), (3, 3), (4, 3), (1, 6)])
-def test_lattices(shape, flags):
+def test_methods_agree_on_lattices(shape, flags):
     *periodic, triangular = flags
     periodic = [p and n > 1 for p, n in zip(periodic, shape, strict=True)]
     rng = np.random.default_rng(3)

@@ -186,7 +186,7 @@ def test_contradictions_are_found_by_counting():
     assert count_log_z(encode([2] * 30, factors), 20.0, 4e9, no_tick) == -math.inf
 
 
-def test_without_a_counter(monkeypatch):
+def test_networks_without_the_counting_package(monkeypatch):
     monkeypatch.setattr(counting, "is_installed", lambda: False)
     model = mg.FactorModel((2, 2), ((0, 1),), (np.log([[1.0, 2.0], [2.0, 3.0]]),))
     hard = mg.FactorModel(

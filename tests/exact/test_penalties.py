@@ -46,7 +46,7 @@ def brute_force(model):
 
 
 @pytest.mark.parametrize("penalty", SIZES)
-def test_hard_squares(penalty):
+def test_hard_squares_have_the_known_number_of_configurations(penalty):
     model = hard_squares(penalty)
     for method in ("auto", "enumeration", "elimination"):
         assert mg.exact_log_z(model, method=method) == pytest.approx(HARD_SQUARES, abs=1e-9)

@@ -75,7 +75,7 @@ def test_without_frustration_any_strength_will_do(coupling):
     assert kac_ward_log_z(horizontal, vertical) == pytest.approx(expected, rel=1e-14)
 
 
-def test_too_frustrated():
+def test_strongly_frustrated_lattices_are_refused():
     horizontal, vertical = bonds(np.random.default_rng(2), "signs", 1e4, (4, 4))
     with pytest.raises(ValueError, match=r"largest 1e\+04\) are too strong .* 2048 bits"):
         kac_ward_log_z(horizontal, vertical)
@@ -83,7 +83,7 @@ def test_too_frustrated():
         kac_ward_log_z(horizontal / 1e3, vertical / 1e3, max_bits=64)
 
 
-def test_one_long_chain():
+def test_a_long_chain_has_its_closed_form():
     coupling = np.random.default_rng(4).normal(size=(1, 5000))
     expected = 5000 * math.log(2.0) + np.log(np.cosh(coupling[0, :-1])).sum()
     assert kac_ward_log_z(coupling, coupling) == pytest.approx(expected, rel=1e-13)

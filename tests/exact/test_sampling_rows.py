@@ -118,7 +118,7 @@ def test_the_samples_have_uniforms_of_their_own(monkeypatch):
 
 @pytest.mark.parametrize(("n", "m"), [(0, 3), (3, 0)])
 @pytest.mark.parametrize("units", ["spin", "gaussian", "categorical:3"])
-def test_empty_sides(n, m, units):
+def test_samples_of_models_with_an_empty_side(n, m, units):
     n, m = (3 * n, 3 * m) if units.startswith("categorical") else (n, m)
     sides = parse_units(units, n), parse_units(units, m)
     model = MRF(sp.csr_array((n, m)), np.zeros(n), np.zeros(m), *sides)

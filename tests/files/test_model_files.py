@@ -12,7 +12,7 @@ import marginalis as mg
 W, B, C = np.arange(6.0).reshape(3, 2) / 5.0, np.array([0.1, -0.2, 0.3]), np.array([0.5, -0.5])
 
 
-def test_names_do_not_matter(tmp_path):
+def test_formats_are_detected_from_the_content(tmp_path):
     model = mg.rbm(W, B, C)
     wanted = mg.exact_log_z(model)
     for ending in (".npz", ".uai", ".json"):
@@ -160,7 +160,7 @@ def test_damaged_files_of_torch_are_one_plain_line(tmp_path):
         assert message.isprintable()
 
 
-def test_the_empty_name(tmp_path):
+def test_an_empty_file_name_is_refused(tmp_path):
     with pytest.raises(ValueError, match="cannot write '': the name of the file is empty"):
         mg.save(mg.rbm(W, B, C), "")
     with pytest.raises(ValueError, match="No such file"):

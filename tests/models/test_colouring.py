@@ -30,7 +30,7 @@ def test_the_same_sets_and_colours(n):
         assert (len(sides) == 0 and n > 0) if expected is None else np.array_equal(sides, expected)
 
 
-def test_the_whole_split(monkeypatch):
+def test_split_of_large_graphs_is_that_of_small_ones(monkeypatch):
     rng = np.random.default_rng(1)
     for n, edges in ((500, 400), (500, 1500), (900, 300)):
         graph = random_graph(rng, n, edges)

@@ -75,7 +75,7 @@ def arrays_of(thing):
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m)), lambda m: m])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("weights", [np.full((2, 3), 0.1), sp.csr_array(np.eye(2, 3) * 0.1)])
-def test_copies_are_values_too(copied, temperature, weights):
+def test_copies_of_a_model_are_equal_and_read_only(copied, temperature, weights):
     model = mg.rbm(weights, [0, 0.1], [0, 0.2, 0], units=("gaussian", "binary"), temperature=temperature)
     twin = copied(mg.MRF(*(getattr(model, x.name) for x in fields(model)[:7]), Split([4, 0], [1, 2, 3])))
     assert model_digest(twin) == model_digest(model)

@@ -26,7 +26,7 @@ def random_model(seed, zeros):
 
 @settings(deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.3]), st.sampled_from([0.0, 2.5, 6.0, 20.0]))
-def test_the_sum_is_the_same(seed, zeros, bound):
+def test_reduction_does_not_change_ln_z(seed, zeros, bound):
     model = random_model(seed, zeros)
     wanted = log_z_of_factors(model)
     if wanted == -math.inf:

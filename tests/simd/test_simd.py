@@ -108,7 +108,7 @@ def test_exponent_and_mantissa(dtype):
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS)
-def test_rise(dtype):
+def test_rise_of_sizes_is_exact_to_rounding(dtype):
     """(|now| − |before|)·per_step to rounding of the larger one, and of the gap itself for like signs."""
     rng, eps = np.random.default_rng(3), np.finfo(dtype).eps
     before = vector(rng.normal(size=4096) * 10.0 ** rng.uniform(-6, 6, 4096), dtype)
@@ -127,7 +127,7 @@ def test_rise(dtype):
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS)
-def test_accept(dtype):
+def test_flips_are_accepted_with_the_metropolis_probability(dtype):
     rng = np.random.default_rng(4)
     n, info = 8192, np.finfo(dtype)
     gain = vector(

@@ -28,7 +28,7 @@ def small_study(monkeypatch):
     monkeypatch.setattr(calibration, "FEW", {"rbm-gaussian": (1.0,)})
 
 
-def test_a_small_study(small_study, tmp_path):
+def test_a_study_does_not_depend_on_threads_or_pools(small_study, tmp_path):
     result = calibration.calibrate(repeats=240, seed=3, threads=1)
     assert result == calibration.calibrate(repeats=240, seed=3, threads=3)
     with ThreadPoolExecutor(2) as pool:

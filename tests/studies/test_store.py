@@ -270,7 +270,7 @@ def test_two_claims_at_once_cannot_both_win(tmp_path):
         stores[1].begin({"x": {"seed": 2}}, resume=True)
 
 
-def test_a_pool_does_the_same(tmp_path):
+def test_results_on_a_pool_are_those_on_threads(tmp_path):
     arguments = {"experiments": 1, "chains": 20}
     reproduce("ape-temperature", out=tmp_path / "threads", **arguments)
     with ThreadPoolExecutor(2) as pool:
