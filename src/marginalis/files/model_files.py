@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checks import open_file, reading, shown
-from ..models.factors import BUT_EXACT, FactorModel
+from ..models.factors import FactorModel
 from ..models.layered import as_factors, as_model
 from ..models.model import MRF
 from . import npz
@@ -164,7 +164,7 @@ def save(model: Any, path: str | Path) -> None:
         A model, or any value that `as_model` accepts.
     path
         The file. The ending of its name chooses the format: ``.uai`` (also ``.uai.gz``, ``.uai.xz``), dimod's ``.json``
-        and ``.coo``, or ``.rudy``. Any other ending gives ``.npz``, which holds every model except a `FactorModel`.
+        and ``.coo``, or ``.rudy``. Any other ending gives ``.npz``, which holds every model, with its labels.
     """
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a file")
@@ -174,14 +174,10 @@ def save(model: Any, path: str | Path) -> None:
     writer = WRITERS.get(ending, npz.save)
     model = as_factors(model)
     if isinstance(model, MRF) and model.has_terms:
-        raise ValueError("the model is the annealed form of a FactorModel: save the FactorModel itself, in a .uai file")
-    if isinstance(model, FactorModel):
-        if writer is not npz.save:
-            writer(model, path)  # type: ignore[arg-type]
-            return
-        reason = model.why_not_annealed()
-        if reason is not None:
-            raise ValueError(f"{reason.removesuffix(BUT_EXACT)}: only .uai files can store this")
+        raise ValueError("the model is the annealed form of a FactorModel: save the FactorModel itself")
+    if isinstance(model, FactorModel) and (writer is not npz.save or model.why_not_annealed() is not None):
+        writer(model, path)  # type: ignore[arg-type]
+        return
     writer(as_model(model), path)
 
 

@@ -12,14 +12,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..checks import a_kind, csr_fits, reading, shown
+from ..models.factors import FactorModel
 from ..models.forms import Grid, Layers, Split
 from ..models.model import MRF
 from ..models.units import PARAMETERS, RECTIFIED, Rectified, ReLU, Units, parse_units
 from .archive import Header, read_arrays
 from .atomic import write_whole
+from .npz_factors import KEYS, VERSION, arrays_of_factors, check_factors, read_factors
 
-# Versions of the format; version 2 has couplings between visible variables, or labels.
-VERSIONS = 1, 2
+# Versions of the format; version 2 has couplings between visible variables, or labels, and version 3 has factors.
+VERSIONS = 1, 2, VERSION
 _SPARSE = ("weights_data", "weights_indices", "weights_indptr", "weights_shape")
 _BIASES = ("visible_bias", "hidden_bias")
 _LATERAL = ("lateral_data", "lateral_indices", "lateral_indptr")
@@ -42,21 +44,25 @@ _NUMBERS = (
     *_PRECISIONS,
     *_RECTIFIED,
     *_CALLERS,
+    *KEYS,
 )
 
 
-def save(model: MRF, path: str | Path) -> None:
+def save(model: MRF | FactorModel, path: str | Path) -> None:
     """Write a model file, either whole or not at all."""
-    if not isinstance(model, MRF):
-        raise ValueError(f"model is {a_kind(model)}; it must be an MRF")
+    if not isinstance(model, MRF | FactorModel):
+        raise ValueError(f"model is {a_kind(model)}; it must be an MRF or a FactorModel")
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a file")
     arrays = arrays_of(model)
     write_whole(path, lambda file: np.savez(file, **arrays))
 
 
-def arrays_of(model: MRF) -> dict[str, Any]:
+def arrays_of(model: MRF | FactorModel) -> dict[str, Any]:
     """Return the keys and arrays of the file of a model."""
+    if isinstance(model, FactorModel):
+        labels = {} if isinstance(model.labels, range) else {"labels": _labels_as_text(model.labels)}
+        return arrays_of_factors(model) | labels
     arrays: dict[str, Any] = {
         "version": VERSIONS[0],
         "visible_bias": model.visible_bias,
@@ -92,7 +98,7 @@ def arrays_of(model: MRF) -> dict[str, Any]:
     return arrays
 
 
-def load(path: str | Path) -> MRF:
+def load(path: str | Path) -> MRF | FactorModel:
     """Read a model file; raise a ValueError that names the problem if it is not valid."""
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path is {shown(path)}; it must name a model file")
@@ -100,7 +106,9 @@ def load(path: str | Path) -> MRF:
         arrays = read_arrays(path, _NUMBERS, _WORDS, _check_shapes)
         version = _scalar(arrays, "version", VERSIONS[0])
         if version not in VERSIONS:
-            raise ValueError(f"has format version {version:g}; this package reads versions 1 and 2")
+            raise ValueError(f"has format version {version:g}; this package reads versions 1, 2 and 3")
+        if KEYS[0] in arrays:
+            return read_factors(arrays, _scalar(arrays, "offset", 0.0), _read_labels(arrays))
         weights = _read_weights(arrays)
         biases = arrays["visible_bias"], arrays["hidden_bias"]
         words = [str(arrays.get(f"{side}_units", "spin")) for side in ("visible", "hidden")]
@@ -137,6 +145,9 @@ def _read_units(word: str, side: str, features: int, arrays: dict[str, Any]) -> 
 
 def _check_shapes(headers: dict[str, Header]) -> None:
     """Raise a ValueError if the shapes in the headers do not agree with each other."""
+    if any(key in headers for key in KEYS):
+        check_factors(headers)
+        return
     sparse = [key for key in _SPARSE if key in headers]
     if "weights" in headers and sparse:
         raise ValueError(f"holds both 'weights' and {sparse[0]!r}")
