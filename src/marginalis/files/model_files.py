@@ -176,7 +176,7 @@ def save(model: Any, path: str | Path) -> None:
     if isinstance(model, MRF) and model.has_terms:
         raise ValueError("the model is the annealed form of a FactorModel: save the FactorModel itself")
     if isinstance(model, FactorModel) and (writer is not npz.save or model.why_not_annealed() is not None):
-        writer(model, path)  # type: ignore[arg-type]
+        writer(model, path)
         return
     writer(as_model(model), path)
 

@@ -21,6 +21,7 @@ from ..checks import Array, reading, real_array, shown
 from ..files.archive import Header, read_arrays
 from ..files.atomic import write_whole
 from ..files.npz import arrays_of, load
+from ..models.model import MRF
 from ..results.record import Record
 from .follow import Followed, Gap
 
@@ -88,6 +89,8 @@ def read_population(path: Path) -> Stored:
         except (KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise ValueError(f"lacks a part of a watch, or has a wrong one: {error}") from None
     model = load(path)
+    if not isinstance(model, MRF):
+        raise ValueError(f"{path} is not a file of a watch: it holds a model of factors")
     states, log_weights, results, pilots = (real_array(arrays[key], key, None) for key in _ARRAYS)
     if not len(states) == len(log_weights) == record.chains or states.shape[1] != pilots.shape[1]:
         raise ValueError(f"{path} is not a file of a watch: its arrays do not fit together")
