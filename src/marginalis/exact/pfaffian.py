@@ -141,7 +141,8 @@ class Elimination:
     def join(self, a: Part, b: Part) -> Part:
         """Join two parts, close the edges between them, and eliminate as many sites as possible."""
         sites, matrix, free = assemble(*a, *b, self.bonds, self.closes, self._place)
-        gone, high, low, exponent = eliminate(sites, matrix, free, self.threshold, *self._product)
+        two_layers = True if len(matrix) == 2 else None
+        gone, high, low, exponent = eliminate(sites, matrix, free, self.threshold, *self._product, two_layers)
         self._product, self._exponent = (high, low), self._exponent + exponent
         if gone:
             self._order.append(sites[:gone])

@@ -74,15 +74,17 @@ def assemble(sites_a, a, waiting_a, sites_b, b, waiting_b, bonds, closes, place)
 
 
 @kernel()
-def eliminate(sites, m, free, threshold, high, low):
+def eliminate(sites, m, free, threshold, high, low, two_layers):
     """Eliminate pairs of the first `free` sites in place while there are pivots; return the number of eliminated sites.
+
+    `two_layers` is True for a matrix of two layers, and None for one, so that no code for two is compiled.
 
     Also returned is the product of high + low and the pivots, as a sum of two doubles (NaN if a pivot is too small) and
     the exponent of a power of two. In rows that are not free, only entries right of the diagonal are updated.
     """
     n, layers = len(sites), m.shape[0]
     exponent = 0
-    gone = 0
+    gone = np.int64(0)  # For a literal argument other functions would be compiled.
     while free - gone >= 2:
         one, two = _pivot(m[0], gone, free, threshold)
         if one < 0:
@@ -92,7 +94,7 @@ def eliminate(sites, m, free, threshold, high, low):
         _exchange(sites, m, gone, one, free)
         _exchange(sites, m, gone + 1, two, free)
         p, p_low = m[0, gone, gone + 1], 0.0
-        if layers == 2:
+        if two_layers is not None:
             p_low = m[1, gone, gone + 1]
         if not abs(p) >= _SMALLEST:
             high = np.nan
@@ -100,7 +102,7 @@ def eliminate(sites, m, free, threshold, high, low):
         high, shift = math.frexp(high)
         low = math.ldexp(low, -shift)
         exponent += shift
-        if layers == 1:
+        if two_layers is None:
             _update(m[0], gone, free, p)
         else:
             _update_twice(m, gone, free, p, p_low)
