@@ -33,7 +33,7 @@ from ..statistics.confidence import effective_size, log_mean_exp, relative_error
 from ..statistics.weights import Weights
 from . import phases, tuning
 from .pilots import fit_schedule, refit
-from .trial import Trial, confirms, is_lower
+from .trial import Trial, confirms, is_lower, relative_variance
 from .tuning import TUNING, Level
 
 logger = logging.getLogger("marginalis")
@@ -249,7 +249,7 @@ class Choice:
             name,
             trial.log_z,
             trial.error,
-            math.expm1(min(trial.log_variance, 50.0)),
+            relative_variance(trial.log_variance),
             steps,
         )
         self.trials.append(trial)

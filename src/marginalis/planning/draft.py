@@ -27,12 +27,12 @@ from ..statistics import confidence
 from . import tuning
 from .choose import Choice
 from .pilots import refit
+from .trial import relative_variance
 
 logger = logging.getLogger("marginalis")
 
 _Z95 = 1.96  # Half of a 95 % interval in standard errors.
 _LEAST_VARIANCE = 1e-9  # Smaller relative variances are rounding errors.
-_LARGEST_EXPONENT = 50.0  # Larger exponents would overflow in later products.
 
 
 def chains_per_variance(half_width: float) -> float:
@@ -69,12 +69,12 @@ class Draft:
     is_confirmed: bool = False  # An exact sum has confirmed ln Z along this path.
 
     @property
-    def from_mixture(self) -> bool:
+    def starts_from_mixture(self) -> bool:
         """Whether the path starts from a mixture."""
         return self.plan.path.mixture is not None
 
     @property
-    def from_phases(self) -> bool:
+    def starts_from_phases(self) -> bool:
         """Whether the path starts from a mixture with fields on both sides."""
         return self.plan.path.mixture is not None and self.plan.path.mixture.is_drawn
 
@@ -97,7 +97,7 @@ class Draft:
         return chains // self.population if self.is_resampled else 0
 
     def pilot(self, chains: int) -> tuple[Draft, Plan]:
-        """Return the plan of a pilot with chains that no pilot has used yet, and the draft that has noted them."""
+        """Return the draft with more chains used by pilots, and the plan of a pilot with these chains."""
         plan = self.plan.pilot(
             PILOT,
             chains,
@@ -117,9 +117,8 @@ class Draft:
         if steps == self.plan.steps:
             return self
         old = np.linspace(0.0, 1.0, self.plan.steps + 1)
-        return replace(
-            self, plan=self.plan.with_steps(np.interp(np.linspace(0.0, 1.0, steps + 1), old, self.plan.betas))
-        )
+        betas = np.interp(np.linspace(0.0, 1.0, steps + 1), old, self.plan.betas)
+        return replace(self, plan=self.plan.with_steps(betas))
 
     def with_variance(self, steps: int, variance: float) -> Draft:
         """Return the draft with one more measured relative variance."""
@@ -136,7 +135,7 @@ def draft_of(plan: Plan, threshold: float | None) -> Draft:
     return Draft(plan).resampled(threshold) if threshold else Draft(plan)
 
 
-def draft_of_trial(draft: Draft, choice: Choice) -> Draft:
+def draft_with_trial(draft: Draft, choice: Choice) -> Draft:
     """Return the draft with the trial of the chosen path as its first pilot."""
     trial = choice.chosen
     draft = replace(draft, is_confirmed=choice.is_watched)
@@ -157,7 +156,7 @@ def run_pilot(plan: Plan, session: Session, recorder: Recorder | None = None) ->
 def measured(draft: Draft, steps: int, goal: Goal, session: Session) -> Draft:
     """Run a pilot with this number of steps; return the draft with r(K), and with a schedule fitted to the pilot."""
     draft = draft.with_steps(steps)
-    alone = tuning.TOLERANCE.pilot_chains_phases if draft.from_phases else tuning.TOLERANCE.pilot_chains
+    alone = tuning.TOLERANCE.pilot_chains_phases if draft.starts_from_phases else tuning.TOLERANCE.pilot_chains
     chains = tuning.TOLERANCE.pilot_populations * draft.population if draft.is_resampled else alone
     draft, pilot = draft.pilot(chains)
     plan, recorder = draft.plan, None
@@ -194,7 +193,7 @@ def _variance_limit(draft: Draft) -> float:
     """Return the relative variance at which pilots end."""
     if draft.is_resampled:
         return tuning.TOLERANCE.variance_pilots_populations
-    return tuning.TOLERANCE.variance_pilots_phases if draft.from_phases else tuning.TOLERANCE.variance_pilots
+    return tuning.TOLERANCE.variance_pilots_phases if draft.starts_from_phases else tuning.TOLERANCE.variance_pilots
 
 
 def _mended(draft: Draft, steps: int, seconds: float, goal: Goal) -> tuple[Draft | None, int]:
@@ -210,9 +209,9 @@ def _mended(draft: Draft, steps: int, seconds: float, goal: Goal) -> tuple[Draft
         size = tuning.TOLERANCE.larger_ratio * draft.population
         logger.info("the weights of populations are uneven, too: populations of %d chains are used", size)
         return replace(draft, population=size, variances={}), steps
-    if variance <= _variance_limit(draft) or goal.is_fixed or draft.from_phases:
+    if variance <= _variance_limit(draft) or goal.is_fixed or draft.starts_from_phases:
         return None, steps
-    if draft.from_mixture and steps > tuning.TOLERANCE.most_steps_mixed:
+    if draft.starts_from_mixture and steps > tuning.TOLERANCE.most_steps_mixed:
         logger.info("the weights of the path from the mixture are uneven: the plain path is used")
         plan = replace(draft.plan, path=draft.plan.path.without_mixture())
         return replace(draft, plan=plan, variances={}), tuning.TOLERANCE.first_steps
@@ -229,7 +228,7 @@ def _is_predictable(draft: Draft, steps: int, goal: Goal) -> bool:
     variance, is_first = draft.variances[steps], len(draft.variances) == 1
     if variance > _variance_limit(draft):
         return False
-    if is_first and draft.from_mixture and variance <= tuning.TOLERANCE.variance_pilots:
+    if is_first and draft.starts_from_mixture and variance <= tuning.TOLERANCE.variance_pilots:
         return False  # On such paths r falls slowly with K, and two pilots measure how slowly.
     if is_first and draft.is_resampled:  # The same holds here, and another pilot pays if it is cheap beside the run.
         ahead = variance * chains_per_variance(goal.half_width) / tuning.TOLERANCE.pilot_populations
@@ -242,7 +241,7 @@ def _next_steps(draft: Draft, steps: int) -> int:
 
     On a plain path ln(1 + r) falls as 1/K at best, so the next pilot has as many steps as bring it to ln 2.
     """
-    if draft.is_resampled or draft.from_mixture:
+    if draft.is_resampled or draft.starts_from_mixture:
         return steps * tuning.TOLERANCE.steps_ratio
     ratio = max(round(math.log2(1.0 + draft.variances[steps])), tuning.TOLERANCE.least_steps_ratio)
     return steps * min(ratio, tuning.TOLERANCE.most_steps_ratio)
@@ -261,14 +260,14 @@ class PredictedVariance(NamedTuple):
         if self.is_inverse:
             return self.variance * self.steps / steps
         log_variance = math.log1p(max(self.variance, _LEAST_VARIANCE))
-        return math.expm1(min(log_variance * (steps / self.steps) ** self.power, _LARGEST_EXPONENT))
+        return relative_variance(log_variance * (steps / self.steps) ** self.power)
 
 
 def prediction(draft: Draft) -> PredictedVariance:
     """Return the prediction of r(K) from the two pilots with the most steps, or from the only one."""
     *earlier, (steps, variance) = sorted(draft.variances.items())
     if not earlier:
-        return PredictedVariance(steps, variance, -1.0, draft.from_phases)
+        return PredictedVariance(steps, variance, -1.0, draft.starts_from_phases)
     last, before = (math.log1p(max(r, _LEAST_VARIANCE)) for r in (variance, earlier[-1][1]))
     power = math.log(last / before) / math.log(steps / earlier[-1][0])
     return PredictedVariance(steps, variance, min(max(power, -1.0), 0.0), False)
@@ -311,7 +310,7 @@ def _best_steps(draft: Draft, predicted: PredictedVariance, goal: Goal) -> int:
     limit = tuning.TOLERANCE.variance_plan
     if draft.is_resampled:
         limit = tuning.TOLERANCE.variance_plan_populations
-    elif draft.from_phases:
+    elif draft.starts_from_phases:
         limit = tuning.TOLERANCE.variance_pilots_phases
     even = [k for k in fitting if predicted.variance_at(k) <= limit] or in_time[-1:]
     return min(even, key=cost)
@@ -334,6 +333,6 @@ def _least_chains(draft: Draft) -> int:
 
 def _least_steps(draft: Draft) -> int:
     """Return the smallest number of steps of a run."""
-    if draft.from_phases and not draft.is_confirmed:
+    if draft.starts_from_phases and not draft.is_confirmed:
         return tuning.TUNING.mixed_steps
-    return 2 * tuning.TOLERANCE.first_steps_mixed if draft.from_mixture else tuning.STEPS.least
+    return 2 * tuning.TOLERANCE.first_steps_mixed if draft.starts_from_mixture else tuning.STEPS.least

@@ -40,9 +40,9 @@ def narrowed(draft: Draft, goal: Goal, seconds: float, session: Session) -> tupl
     draft = _warmed_up(draft, goal, session)
     goal = replace(goal, deadline=time.perf_counter() + seconds)
     first_steps = draft.plan.steps
-    if draft.variances and draft.from_mixture:
+    if draft.variances and draft.starts_from_mixture:
         first_steps = tuning.TOLERANCE.first_steps_mixed
-    has_trial = bool(draft.variances) and draft.from_phases  # The trial of the path replaces the pilots there.
+    has_trial = bool(draft.variances) and draft.starts_from_phases  # The trial of the path replaces the pilots there.
     if not has_trial or (draft.is_confirmed and max(draft.variances.values()) <= tuning.TOLERANCE.variance_pilots):
         draft = explored(draft, first_steps, goal, session)
     draft, chains = with_best_steps(draft, goal)
@@ -114,15 +114,15 @@ def _is_doubtful(result: Estimate, ratio: float, draft: Draft) -> bool:
     The interval is also far too wide if a mixture rarely starts where much of the weight is. On paths from mixtures
     with fields on both sides more steps do not help, but more chains do.
     """
-    if draft.from_phases:
+    if draft.starts_from_phases:
         return False
-    is_broken = draft.from_mixture and ratio > tuning.TOLERANCE.broken
+    is_broken = draft.starts_from_mixture and ratio > tuning.TOLERANCE.broken
     return is_broken or bool(confidence.warnings_of(result.log_weights))
 
 
 def _after_doubts(draft: Draft, goal: Goal, session: Session, may_refit: bool) -> Draft:
     """Return the draft after pilots with more steps, or along another path, since the last weights were doubtful."""
-    if not draft.from_mixture:
+    if not draft.starts_from_mixture:
         logger.info("the weights are too uneven to be trusted: more steps are tried")
         steps = draft.plan.steps
         known = {k: r for k, r in draft.variances.items() if k <= steps}

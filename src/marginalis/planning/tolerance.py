@@ -17,7 +17,7 @@ from ..results.estimate import Estimate
 from ..running.session import Session
 from . import tuning
 from .choose import Choice
-from .draft import Goal, chains_per_variance, draft_of, draft_of_trial
+from .draft import Goal, chains_per_variance, draft_of, draft_with_trial
 from .narrowing import half_width_of, narrowed
 from .quenches import quenched_mixture
 from .run_chosen import run_chosen
@@ -53,7 +53,7 @@ def to_tolerance(
             nonlocal goal, begin
             draft = draft_of(replace(path, betas=betas, schedule="adaptive"), threshold)
             if path is chosen:
-                draft = draft_of_trial(draft, choice)
+                draft = draft_with_trial(draft, choice)
             begin = time.perf_counter()
             result, goal = narrowed(draft, goal, min(seconds, goal.seconds_left), session)
             return result

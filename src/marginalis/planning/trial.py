@@ -11,7 +11,7 @@ from ..engines.plan import Plan
 from ..statistics.confidence import effective_size, log_spread
 from . import tuning
 
-_LARGEST_EXPONENT = 50.0  # Larger exponents would overflow in later products.
+_LARGEST_LOG_VARIANCE = 50.0  # Larger values would overflow in later products.
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Trial:
         ln(1 + r) falls as 1/K where the chains keep up with the path. A few weights show a smaller r than many would;
         then the spread of the log-weights is the better measure.
         """
-        r = math.expm1(min(self.log_variance, _LARGEST_EXPONENT))
+        r = relative_variance(self.log_variance)
         if self.is_mixed or self.together > 1 or self.log_weights is None:
             return self.steps * self.together * r
         if self.log_variance < tuning.TUNING.even_enough:
@@ -70,7 +70,12 @@ class Trial:
         """Return the approximate relative variance of a weight after this number of steps."""
         if self.is_mixed:
             return self.chain_steps / steps
-        return math.expm1(min(self.log_variance * self.steps / steps, _LARGEST_EXPONENT))
+        return relative_variance(self.log_variance * self.steps / steps)
+
+
+def relative_variance(log_variance: float) -> float:
+    """Return r for a value of ln(1 + r)."""
+    return math.expm1(min(log_variance, _LARGEST_LOG_VARIANCE))
 
 
 def is_lower(one: Trial, other: Trial, errors: float) -> bool:
