@@ -23,7 +23,7 @@ from ..models.stacked import Stack, unpacked
 from ..options import RunOptions, is_adaptive
 from ..parallel.threads import Tick
 from ..paths.base import is_quenches
-from ..results.estimate import NOT_FINITE, ONE_STEP, Estimate, doubts_of
+from ..results.estimate import NOT_FINITE, ONE_STEP, Estimate, doubts_of, is_one_sided
 from ..running.session import Session, quiet
 from ..statistics.rows import summarise
 from .estimate import estimate
@@ -203,7 +203,7 @@ def numbers_of_plans(plans: Sequence[Plan], log_weights: Array) -> Numbers:
     if not len(own):
         return found
     chosen = [plans[i] for i in own.tolist()]
-    doubts = [doubts_of(x) for x in chosen]
+    doubts = _doubts_of(chosen)
     of = "populations" if plan.chains.populations else "chains"
     finite = log_weights if len(own) == len(plans) else log_weights[own]
     rows = summarise(finite, np.array([unseen for unseen, _ in doubts]), of)
@@ -230,6 +230,13 @@ def numbers_of_plans(plans: Sequence[Plan], log_weights: Array) -> Numbers:
     ):
         ours[at] = theirs[fine]
     return found
+
+
+def _doubts_of(plans: Sequence[Plan]) -> list[tuple[float, tuple[str, ...]]]:
+    """Return `doubts_of` every plan; plans that are made together share their base, which is looked at once."""
+    uniform = {id(start): start for start in (plan.path.start for plan in plans)}
+    known = {key: start.is_uniform for key, start in uniform.items()}
+    return [(0.0, ()) if known[id(plan.path.start)] and not is_one_sided(plan) else doubts_of(plan) for plan in plans]
 
 
 def numbers_of(answer: Estimate) -> Numbers:

@@ -184,13 +184,14 @@ def surely_served(forms: Sequence[SpinForm], steps: int | None) -> NDArray[np.bo
     """
     w, b, c = (np.stack([getattr(x, name) for x in forms]) for name in ("weights", "visible_bias", "hidden_bias"))
     size_w, size_b, size_c = np.abs(w), np.abs(b), np.abs(c)
-    size = size_w.sum(axis=(1, 2)) + size_b.sum(axis=1) + size_c.sum(axis=1) + np.abs([x.constant for x in forms])
+    of_visible, of_hidden = size_w.sum(axis=2), size_w.sum(axis=1)
+    size = of_visible.sum(axis=1) + size_b.sum(axis=1) + size_c.sum(axis=1) + np.abs([x.constant for x in forms])
     served = _EPS * size <= 0.9e-6
     if steps is None:
         return np.asarray(served)
-    largest = np.concatenate([size_b + size_w.sum(axis=2), size_c + size_w.sum(axis=1)], axis=1)
+    largest = np.concatenate([size_b + of_visible, size_c + of_hidden], axis=1)
     served &= np.linalg.norm(largest, axis=1) * 2.0**-24 <= 0.99 * _LOST
-    squares = np.square(w).sum(axis=(1, 2)) + np.square(b).sum(axis=1) + np.square(c).sum(axis=1)
+    squares = np.einsum("nij,nij->n", w, w) + np.square(b).sum(axis=1) + np.square(c).sum(axis=1)
     return np.asarray(served & (squares >= 1.01 * _WEAK * math.sqrt(steps)))
 
 
