@@ -32,13 +32,11 @@ class Case(NamedTuple):
     parameter: str
     settings: tuple[float, ...]
     make: Callable[[float, int], MRF]
-    exact: Callable[[MRF], float] | None = (
-        None  # ln Z of models for which the package has no exact method; None: `exact_log_z`.
-    )
+    exact: Callable[[MRF], float] | None = None  # ln Z if the package has no exact method for the models.
     needs_digits: bool = False
 
     def log_z(self, model: MRF) -> float:
-        """Return exact ln Z of a model of the family."""
+        """Return the exact ln Z of a model of the family."""
         return exact_log_z(model, threads=1) if self.exact is None else self.exact(model)
 
 
@@ -53,6 +51,7 @@ def received(case: Any) -> Case:
 
 
 def _sizes(seed: int) -> tuple[int, int]:
+    """Return random numbers of visible and hidden units."""
     rng = np.random.default_rng(seed)
     return int(rng.integers(8, 17)), int(rng.integers(10, 31))
 
