@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from ..checks import Array, positive, whole, yes_or_no
 from ..engines.plan import make_plan
+from ..exact import duration
 from ..models.model import MRF
 from ..options import DEFAULT_CHAINS, RunOptions, filled_in, plan_options, takes_options
 from ..parallel.progress import tell
@@ -279,6 +280,10 @@ class _Call:
         elif self.goal is not None:
             best = best._replace(samples=max(2, math.ceil((spread**2 + variance) / error**2)))
         self.costs = replace(self.costs, chains=own["chains"])
+        seconds = best.samples * (self.costs.fixed + self.costs.rate * own["steps"] * own["chains"])
+        if self.goal is not None:
+            count = self.source.limit if self.source.is_fixed else best.samples
+            tell("%d samples, %d chains of %d steps: %s", count, own["chains"], own["steps"], duration(seconds))
         if self.goal is not None and not self.source.is_fixed:
             self._set_count(best.samples)
 
