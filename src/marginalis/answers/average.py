@@ -280,10 +280,10 @@ class _Call:
         elif self.goal is not None:
             best = best._replace(samples=max(2, math.ceil((spread**2 + variance) / error**2)))
         self.costs = replace(self.costs, chains=own["chains"])
-        seconds = best.samples * (self.costs.fixed + self.costs.rate * own["steps"] * own["chains"])
         if self.goal is not None:
-            count = self.source.limit if self.source.is_fixed else best.samples
-            tell("%d samples, %d chains of %d steps: %s", count, own["chains"], own["steps"], duration(seconds))
+            number = count if self.source.is_fixed else best.samples
+            seconds = number * (self.costs.fixed + self.costs.rate * own["steps"] * own["chains"])
+            tell("%d samples, %d chains of %d steps: %s", number, own["chains"], own["steps"], duration(seconds))
         if self.goal is not None and not self.source.is_fixed:
             self._set_count(best.samples)
 
