@@ -173,9 +173,9 @@ class ToleranceTuning:
     most_steps_mixed: int = 100
     # Chains of the run to whose final states a mixture is fitted again after an answer with uneven weights.
     refit_chains: int = 4096
-    # Chains are resampled if a pilot with at least this many steps has uneven weights
+    # Chains are resampled if a pilot with at least this many steps has uneven weights and the next condition holds.
     resampled_steps: int = 256
-    # and K·r of that pilot is above this value.
+    # The value that K·r of that pilot must exceed.
     resampled_cost: float = 2048.0
     # Chains in a population.
     population: int = 32
@@ -218,9 +218,9 @@ class StepsTuning:
 
     # Minimal number of steps on a path that does not start from a mixture.
     least: int = 4
-    # The considered numbers of steps go down to those of the last pilot divided by 2 to this power,
+    # The considered numbers of steps go down to those of the last pilot divided by 2 to this power.
     fewer: int = 3
-    # or by 2 to this power for populations, since a few of them do not predict r for fewer steps.
+    # The same for populations, a few of which do not predict r for fewer steps.
     fewer_populations: int = 0
     # They go up to those of the last pilot times 2 to this power.
     more: int = 2
