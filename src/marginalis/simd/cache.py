@@ -97,7 +97,7 @@ class _Cache(FunctionCache):
 
 @cache
 def _announce() -> None:
-    tell("compiling kernels for this kind of model, once: about 5 s, which a budget does not count")
+    tell("compiling kernels for this kind of model, once: about 2 s, which a budget does not count")
 
 
 def kernel(plain: bool = False, **options: Any) -> Callable[[Callable], Any]:
