@@ -118,7 +118,7 @@ def tex(formula):
         first, *rest = found[0].split("_")
         while len(first) > 2 and rest and len(rest[0]) > 2:  # A name of several words.
             first += rf"\_{rest.pop(0)}"
-        head = WORDS.get(first) or (rf"\text{{{first}}}\," if len(first) > 2 else first)
+        head = WORDS.get(first) or (rf"\text{{{first}}}" + r"\," * (not rest) if len(first) > 2 else first)
         return head + "".join(rf"_{{\text{{{x}}}}}" if len(x) > 2 else f"_{{{x}}}" for x in rest) + " "
 
     found = re.sub(r"[A-Za-zα-ωΑ-Ω]+(?:_[A-Za-z0-9]+)*", name, formula)
