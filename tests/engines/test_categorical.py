@@ -72,7 +72,8 @@ def test_the_component_of_a_mixture_is_another_variable(name, options):
     run = {"steps": 20, "chains": 100, "seed": 2, "precision": "double", **options}
     plan = make_plan(MODELS[name], keep_whole=True, engine="numba", **run)
     sides = plan.path.end.visible_bias, plan.path.end.hidden_bias
-    mixture = Mixture(rng.normal(size=5), *(rng.normal(scale=0.5, size=(5, len(x))) for x in sides))
+    fields = [rng.normal(scale=0.5, size=(5, len(x))) for x in sides]
+    mixture = Mixture(rng.normal(size=5), *fields, rng.normal(size=5))
     forward = with_mixture(plan, mixture)
     assert categorical.serves(forward)
     start = Distributions(forward, range(100)).start()

@@ -158,7 +158,8 @@ def test_a_component_that_is_drawn(on, kind, precision):
     }[kind]
     plan = make_plan(model, keep_whole=True, method="ais", steps=20, chains=40, precision=precision)
     sides = plan.path.end.visible_bias, plan.path.end.hidden_bias
-    mixture = Mixture(rng.normal(size=3), *(rng.normal(scale=0.5, size=(3, len(x))) for x in sides))
+    fields = [rng.normal(scale=0.5, size=(3, len(x))) for x in sides]
+    mixture = Mixture(rng.normal(size=3), *fields, rng.normal(size=3))
     forward = with_mixture(plan, mixture)
     start = Distributions(forward, range(40)).start()
     for path in (forward, forward.reversed(start), forward.with_chains(populations=4, resample_below=0.9)):
@@ -174,9 +175,8 @@ def test_a_component_that_is_drawn_in_large_models(on, monkeypatch, units, compo
     model = random_rbm(rng, 70, 40, units=units, scale=0.15)
     plan = make_plan(model, method=method, steps=6, chains=140, seed=3, first_chain=5, engine="cuda")
     sides = plan.path.end.visible_bias, plan.path.end.hidden_bias
-    forward = with_mixture(
-        plan, Mixture(rng.normal(size=components), *(rng.normal(scale=0.2, size=(components, len(x))) for x in sides))
-    )
+    fields = [rng.normal(scale=0.2, size=(components, len(x))) for x in sides]
+    forward = with_mixture(plan, Mixture(rng.normal(size=components), *fields, rng.normal(size=components)))
     assert cuda.kernel_for(forward) is large
     start = Distributions(forward, range(140)).start()
     found = []

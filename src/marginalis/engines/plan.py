@@ -199,7 +199,7 @@ class Plan:
         base, mixture = self.path.base, self.path.mixture
         arrays = [self.betas, base.visible, base.hidden]
         if mixture is not None:
-            arrays += [x for x in (mixture.weights, mixture.fields, mixture.hidden) if x is not None]
+            arrays += [x for x in (mixture.weights, mixture.fields, mixture.hidden, mixture.kept) if x is not None]
         arrays += [x for w in (base.weights, base.lateral) if w is not None for x in _stored(w)] + _factors_of(base)
         return f"{model_digest(self.path.model)} {digest(words, arrays)}"
 

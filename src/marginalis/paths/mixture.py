@@ -2,12 +2,14 @@
 
 The path has one more variable z with M states,
 
-    P_β ∝ exp[(1−β)(a_z + B_z·v + C_z·h) + β(−E(v, h))],
+    P_β ∝ exp[c_z + (1−β)(a_z + B_z·v + C_z·h) + β(−E(v, h))],
 
-so that P_0 is the mixture Σ_z exp(a_z + B_z·v + C_z·h). At β = 1 z is free, which adds ln M to ln Z. Without fields C
-on the summed-out side h, z and h are independent given v, and z is summed out too. With fields C, z is one more sampled
-variable: a sweep draws h given (v, z), z given (v, h), and v given (h, z). Mixtures are fitted before the run to the
-final states of other runs, so that Ẑ stays unbiased.
+so that P_0 is the mixture Σ_z exp(c_z + a_z + B_z·v + C_z·h). At β = 1 z is free, which adds ln Σ_z exp(c_z) to ln Z,
+or ln M where c = 0. Without fields C on the summed-out side h, z and h are independent given v, and z is summed out
+too; c is zero there. With fields C, z is one more sampled variable: a sweep draws h given (v, z), z given (v, h), and v
+given (h, z). Then c_z are the logarithms of the shares: if they vanished along the path, a component of a small share
+would gain weight until β = 1, which only the few chains that leave its states could bring. Mixtures are fitted before
+the run to the final states of other runs, so that Ẑ stays unbiased.
 """
 
 from __future__ import annotations
@@ -29,15 +31,13 @@ _CLIP = 0.96
 _ROUNDS = 20
 # The fit ends if a round raises the log-likelihood per row by less than this, in nats.
 _GAIN = 1e-3
-# Multiplications in one block of a matrix product, few enough that the library does not start threads.
-_BLOCK = 1 << 18
-# Least number of rows in a block; with fewer, the product takes as long as reading the other matrix for each row.
-_ROWS = 8
+# Rows and columns of the blocks of a matrix product, so small that the library starts no threads.
+_BLOCK = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Σ_z exp(a_z + B_z·v + C_z·h): `weights` a, `fields` B of the sampled side and `hidden` C of the other.
+    """Σ_z exp(c_z + a_z + B_z·v + C_z·h): `kept` c, `weights` a, `fields` B of v and `hidden` C of h.
 
     Fields are [component, feature]; without `hidden` the component is summed out, otherwise it is drawn.
     """
@@ -45,6 +45,7 @@ class Mixture:
     weights: Array
     fields: Array
     hidden: Array | None = None
+    kept: Array | None = None  # Zeros if it is None, as without `hidden`.
     drawn_last: bool = False  # A sweep draws the component after the sampled side, as the reverse process does.
 
     @property
@@ -57,9 +58,19 @@ class Mixture:
         """Whether the component is drawn along the path and not summed out."""
         return self.hidden is not None
 
+    @property
+    def log_kept(self) -> Array:
+        """The exponents c_z, which remain along the path."""
+        return np.zeros(self.components) if self.kept is None else self.kept
+
+    @property
+    def log_of_end(self) -> float:
+        """What the component adds to ln Z at β = 1, where it is free: ln Σ_z exp(c_z), or ln M."""
+        return math.log(self.components) if self.kept is None else _log_sum(self.kept)
+
     def log_shares(self, units: Units, hidden_units: Units | None = None) -> Array:
         """Return the logarithm of the contribution of each component to Z_0."""
-        logs = self.weights + units.log_normaliser(self.fields)
+        logs = self.weights + self.log_kept + units.log_normaliser(self.fields)
         if self.hidden is None:
             return logs
         assert hidden_units is not None
@@ -81,6 +92,9 @@ class Mixture:
 
     def with_shares(self, logs: Array, units: tuple[Units, Units]) -> Mixture:
         """Return the mixture whose components have these logarithms of their contributions to Z_0."""
+        if self.is_drawn:
+            own = self.log_shares(*units) - self.weights - self.log_kept
+            return replace(self, weights=-own, kept=_normalised(logs))
         return replace(self, weights=logs - (self.log_shares(*units) - self.weights))
 
     def reversed(self) -> Mixture:
@@ -119,7 +133,8 @@ def fit_both_sides(
     rows: tuple[Array, Array],
     log_weights: Array,
     components: int,
-    defence: list[tuple[float, Array]],
+    kept: Mixture,
+    share: float,
     seed: int,
     *,
     clip: float,
@@ -127,18 +142,17 @@ def fit_both_sides(
 ) -> Mixture:
     """Fit a mixture with fields on both sides to states of the sampled side and the means of the other side given them.
 
-    `defence` lists components that are added to the fitted ones, as pairs (share, fields of both sides, concatenated).
-    The means stay within `clip` of the range of their units, and each component is shrunk towards the mean of all rows
-    with the weight of `shrinkage` rows.
+    The components of `kept` come first; together they have this share, in the same proportions as before. The means of
+    the fitted components stay within `clip` of the range of their units, and each component is shrunk towards the mean
+    of all rows with the weight of `shrinkage` rows.
     """
     widths, both = [x.shape[1] for x in rows], np.concatenate(rows, axis=1)
     fitted, weights = _clusters(units, widths, both, components, seed, log_weights, clip, shrinkage)
-    fields = np.concatenate([np.stack([x for _, x in defence]), fitted])
-    taken = [share for share, _ in defence]
-    shares = np.concatenate([np.log(taken), weights + math.log1p(-sum(taken))])
     n = rows[0].shape[1]
-    mixture = Mixture(np.zeros(len(fields)), fields[:, :n], fields[:, n:])
-    return mixture.with_shares(shares, units)
+    assert kept.hidden is not None
+    fields, hidden = np.concatenate([kept.fields, fitted[:, :n]]), np.concatenate([kept.hidden, fitted[:, n:]])
+    shares = np.concatenate([_normalised(kept.log_shares(*units)) + math.log(share), weights + math.log1p(-share)])
+    return Mixture(np.zeros(len(fields)), fields, hidden).with_shares(shares, units)
 
 
 def _clusters(
@@ -210,15 +224,14 @@ def _spread_out(rows: Array, counts: Array, n: int, rng: np.random.Generator) ->
 
 
 def _product(a: Array, b: Array) -> Array:
-    """Return a @ b, computed in blocks of rows, or of terms of each sum if a row of b takes part in few of them."""
-    rows = max(1, _BLOCK // b.size)
-    if rows >= _ROWS or len(a) >= len(b):
-        return np.concatenate([a[first : first + rows] @ b for first in range(0, len(a), rows)])
-    terms = max(1, _BLOCK // (len(a) * b.shape[1]))
-    found = np.zeros((len(a), b.shape[1]))
-    for first in range(0, len(b), terms):
-        found += a[:, first : first + terms] @ b[first : first + terms]
-    return found
+    """Return a @ b, computed in blocks."""
+    product = np.zeros((len(a), b.shape[1]))
+    for k in range(0, len(b), _BLOCK):
+        for j in range(0, b.shape[1], _BLOCK):
+            block = np.ascontiguousarray(b[k : k + _BLOCK, j : j + _BLOCK])
+            for i in range(0, len(a), _BLOCK):
+                product[i : i + _BLOCK, j : j + _BLOCK] += a[i : i + _BLOCK, k : k + _BLOCK] @ block
+    return product
 
 
 def _distinct(rows: Array, counts: Array) -> tuple[Array, Array]:

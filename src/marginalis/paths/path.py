@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -95,7 +94,7 @@ class Path:
 
     @property
     def log_z0(self) -> float:
-        """ln Z at the start of the path, less ln M for the free component of a mixture at the end."""
+        """ln Z at the start of the path, less ln Σ exp c_z for the free component of a mixture at the end."""
         log_z = self.base.log_z(self.model)
         if self.mixture is None:
             return log_z
@@ -105,7 +104,7 @@ class Path:
             replaced.append((natural.hidden_units, self.start.hidden))
         own = sum(float(units.log_normaliser(x[None])[0]) for units, x in replaced)
         mixed = self.mixture.log_z(natural.visible_units, natural.hidden_units)
-        return log_z - own + mixed - math.log(self.mixture.components)
+        return log_z - own + mixed - self.mixture.log_of_end
 
     def from_mixture(self, mixture: Mixture, name: str) -> Path:
         """Return the same path with a mixture as its start."""

@@ -61,10 +61,11 @@ class Choice:
         if plan.path.part is None or plan.steps == 1:
             return plan
         plain = self.take("uniform", plan)
-        exact = self.sum_exactly(plain)
+        exact = self.sum_exactly(TUNING.exact_share * self.operations_ahead(plain))
         has_missed = exact is None or is_lower(plain, exact, TUNING.apart)
         if has_missed or self.rows is not None or self.is_worth_looking(plain):
             self.search(plain)
+            exact = exact or self._exact()
         plain, mixed = self._best(False) or plain, self._best(True)
         chosen = plain if mixed is None or not self._prefers_mixture(plain, mixed, exact) else mixed
         logger.debug("the path from %s is taken", chosen.name)
@@ -121,10 +122,12 @@ class Choice:
             return
         self.take_biases()
         mixed: Trial | None = None
-        for number, level in enumerate(TUNING.levels):
+        for number, level in enumerate((*TUNING.levels, *[TUNING.growth] * TUNING.rounds)):
             if mixed is not None and not self._goes_deeper(level, self._best(False) or plain, mixed):
                 return
-            mixed = self.try_mixture(level, number)
+            if number == len(TUNING.levels) and self._exact() is None:
+                self.sum_exactly(TUNING.rounds * self._operations(level))
+            mixed = self.grow(mixed, number) if mixed and level is TUNING.growth else self.try_mixture(level, number)
         if not any(x is not None and x.tells for x in (self._best(False), self._best(True))):
             self._resampled()
 
@@ -138,8 +141,6 @@ class Choice:
 
     def _goes_deeper(self, level: Level, plain: Trial, mixed: Trial) -> bool:
         """Whether the answer would cost so much that a deeper search pays."""
-        sweeps, pilots = level.states * level.sweeps, level.pilot_chains * level.pilot_steps
-        cost = self.plan.path.operations * (sweeps + 2 * pilots + 2 * level.chains * level.steps)
         best = min(plain, mixed, key=lambda x: x.cost)
         apart = TUNING.acquits_within * math.hypot(mixed.error, plain.error)
         gain = mixed.log_z - plain.log_z
@@ -156,12 +157,21 @@ class Choice:
             usual = self.plan.path.operations * TUNING.usual_chain_steps
             more = min(max(uneven, 1.0), TUNING.uneven_costs) if precise else TUNING.uneven_costs
             ahead = max(ahead, usual * more)
-        return cost < share * ahead
+        return self._operations(level) < share * ahead
+
+    def _operations(self, level: Level) -> float:
+        """Return the approximate operations of a search at this level."""
+        sweeps, pilots = level.states * level.sweeps, level.pilot_chains * level.pilot_steps
+        return self.plan.path.operations * (sweeps + 2 * pilots + 2 * level.chains * level.steps)
+
+    def _exact(self) -> Trial | None:
+        """Return the exact sum among the trials, if there is one."""
+        return next((x for x in self.trials if x.plan is None), None)
 
     @property
     def is_watched(self) -> bool:
         """Whether an exact sum confirms the ln Z of the chosen path."""
-        exact = next((x for x in self.trials if x.plan is None), None)
+        exact = self._exact()
         return exact is not None and self.chosen is not None and not is_lower(self.chosen, exact, TUNING.apart_exactly)
 
     def _resampled(self) -> None:
@@ -190,20 +200,44 @@ class Choice:
                 sources.append(phases.ends_of_pilot(trial.ends, trial.log_weights))
         mixture = phases.mixture_of(plan, sources, level.components)
         candidate = plan.along(plan.path.from_mixture(mixture, "phases"))
-        chains = max(level.chains, self.mixed_chains)
         first = self.take("phases", candidate, level.chains, level.steps)
         if first.log_weights is None:  # they are not finite
             return first
-        again = self.take("phases", self._refitted(first, candidate, level), chains, level.steps)
-        if again.log_weights is not None:  # the answer takes the shares that its own pilot asks for
-            self.trials[-1] = replace(again, plan=self._refitted(again, again.plan, level, chains))
+        return self._take_refitted(self._refitted(first, candidate, level), level)
+
+    def grow(self, mixed: Trial, number: int) -> Trial:
+        """Add components to the mixture of the last trial, where its chains end, and try the path from it."""
+        level, plan = TUNING.growth, mixed.plan
+        if plan is None or plan.path.mixture is None or mixed.ends is None or mixed.log_weights is None:
+            return mixed
+        sources = []
+        if number == len(TUNING.levels):
+            tried = len(self.trials)
+            self.take("uniform", self.plan, level.pilot_chains, level.pilot_steps)
+            self.take_biases(level.pilot_chains, level.pilot_steps)
+            sources = [
+                phases.ends_of_pilot(x.ends, x.log_weights)
+                for x in self.trials[tried:]
+                if x.ends is not None and x.log_weights is not None
+            ]
+        starts = phases.resampled(mixed.ends, mixed.log_weights, level.states)
+        sources.append(phases.alike(phases.sweep(self.plan, self.session, starts, level.sweeps, number * 4096)))
+        mixture = phases.grown(plan, plan.path.mixture, sources, level.components)
+        return self._take_refitted(plan.along(plan.path.from_mixture(mixture, plan.path.name)), level)
+
+    def _take_refitted(self, plan: Plan, level: Level) -> Trial:
+        """Try a path from a mixture; the answer takes the shares that this trial asks for."""
+        chains = max(level.chains, self.mixed_chains)
+        trial = self.take("phases", plan, chains, level.steps)
+        if trial.log_weights is not None:
+            self.trials[-1] = replace(trial, plan=self._refitted(trial, plan, level, chains))
         return self.trials[-1]
 
     def _refitted(self, trial: Trial, plan: Any, level: Level, chains: int | None = None) -> Plan:
         """Return the plan of the last trial with the shares that all trials ask for."""
         pilot = self._pilot(plan, chains or level.chains, level.steps, len(self.trials) - 1)
         found = [
-            phases.Found(x.ends, x.log_weights, x.log_z - x.error)
+            phases.Found(x.ends, x.log_weights, _surely(x))
             for x in self.trials
             if x.ends is not None and x.log_weights is not None
         ]
@@ -216,7 +250,11 @@ class Choice:
         changes: dict[str, Any] = {"first": TUNING.most_mixed * number}
         if together > 1:
             changes |= {"populations": chains // together, "resample_below": plan.usual_threshold}
-        return by_words.pilot(OPINION, chains, np.linspace(0.0, 1.0, steps + 1), **changes).on_engine("auto")
+        betas = np.linspace(0.0, 1.0, steps + 1)
+        last = self._best(True) if plan.path.mixture is not None and together == 1 else None
+        if last is not None and last.betas is not None:
+            betas = np.interp(betas, np.linspace(0.0, 1.0, len(last.betas)), last.betas)
+        return by_words.pilot(OPINION, chains, betas, **changes).on_engine("auto")
 
     def take(
         self, name: str, plan: Plan, chains: int | None = None, steps: int | None = None, together: int = 1
@@ -228,8 +266,9 @@ class Choice:
         pilot = self._pilot(plan, chains, steps, len(self.trials), together)
         width = plan.path.width
         measure = the_states if width <= TUNING.widest and together == 1 else None
-        # All steps are recorded if the first schedule of the answer is fitted to this trial.
-        looks = [steps] if self.worth is None else np.arange(1, steps + 1)
+        # All steps are recorded if the next schedule is fitted to this trial.
+        is_mixed = plan.path.mixture is not None
+        looks = [steps] if self.worth is None and not is_mixed else np.arange(1, steps + 1)
         recorder = Recorder(looks, chains, measure, width if measure else 0, at_end=True)
         begin = time.perf_counter()
         with np.errstate(over="ignore", invalid="ignore"):
@@ -240,7 +279,7 @@ class Choice:
             error = max(relative_error(log_weights), TUNING.least_error)
             log_z = pilot.path.log_z0 + log_mean_exp(log_weights)
             ends = recorder.values[0] if measure else None
-            betas = None if self.worth is None or together > 1 else refit(pilot.betas, recorder, steps)
+            betas = None if len(looks) < steps or together > 1 else refit(pilot.betas, recorder, steps, is_mixed)
             trial = Trial(
                 name, plan, log_z, error, math.log1p(r), steps, ends, log_weights, betas, seconds, True, together
             )
@@ -268,10 +307,9 @@ class Choice:
             self.take("biases", from_biases, chains, steps)
             self.trials[-1] = replace(self.trials[-1], is_open=False)
 
-    def sum_exactly(self, plain: Trial) -> Trial | None:
-        """Return ln Z from an exact sum, if that takes no longer than a few chains or than a part of the estimate."""
-        rate = TUNING.operations_per_second * self.session.threads
-        seconds = TUNING.exact_share * self.operations_ahead(plain) / rate
+    def sum_exactly(self, operations: float) -> Trial | None:
+        """Return ln Z from an exact sum, if that takes no longer than a few chains or than so many operations."""
+        seconds = operations / (TUNING.operations_per_second * self.session.threads)
         seconds = min(max(TUNING.exact_seconds, seconds), tuning.TUNING.exact_most)
         value = soon(self.plan.path.model, self.session.threads, seconds) if seconds > 0.0 else None
         if value is None:

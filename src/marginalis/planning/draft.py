@@ -165,7 +165,7 @@ def measured(draft: Draft, steps: int, goal: Goal, session: Session) -> Draft:
         recorder = Recorder(np.arange(1, steps + 1), chains)
     result = run_pilot(pilot, session, recorder)
     if recorder is not None:
-        plan = replace(plan, betas=refit(plan.betas, recorder, steps))
+        plan = replace(plan, betas=refit(plan.betas, recorder, steps, draft.starts_from_phases))
     variance = confidence.corrected_variance(result.log_weights, draft.is_resampled)
     return replace(draft, plan=plan, rate=chains * steps / result.seconds).with_pilot(steps, variance)
 
@@ -284,6 +284,10 @@ def with_best_steps(draft: Draft, goal: Goal) -> tuple[Draft, int]:
     chains = min(max(chains, min(2 * chains, cheap)), tuning.TOLERANCE.most_chains)
     if draft.is_resampled:  # A few populations give a rough prediction, so only a part of the chains is run first.
         chains = max(_least_chains(draft), unit * math.ceil(chains / tuning.TOLERANCE.first_part / unit))
+    elif draft.starts_from_phases and chains > 2 * _least_chains(
+        draft
+    ):  # A trial with heavy weights predicts too many.
+        chains = unit * math.ceil(chains / tuning.TOLERANCE.first_part_phases / unit)
     logger.info("the next run has %d steps and %d chains", steps, chains)
     return draft, chains
 

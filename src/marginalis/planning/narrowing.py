@@ -55,7 +55,7 @@ def narrowed(draft: Draft, goal: Goal, seconds: float, session: Session) -> tupl
         # A lower bound holds if the number of chains does not depend on what they find, so there is no second run.
         is_last = result.weights.one_sided or goal.is_fixed or attempt == tuning.TOLERANCE.attempts - 1
         far_off = tuning.TOLERANCE.far_off * (tuning.CHAINS.far_off_populations if draft.is_resampled else 1.0)
-        is_near = not is_doubtful and ratio <= far_off
+        is_near = draft.starts_from_phases or (not is_doubtful and ratio <= far_off)  # There K·r is the same for any K.
         if is_last or is_near or goal.seconds_left <= 0.0 or result.rounding >= goal.half_width:
             break
         rest = draft.plan.steps * _more_chains(result.chains, ratio)
@@ -76,17 +76,19 @@ def _with_more_chains(result: Estimate, draft: Draft, first: int, goal: Goal, se
         at_end = goal.seconds_left <= 0.0 or result.chains >= tuning.TOLERANCE.most_chains
         if at_end or result.rounding >= goal.half_width:
             break
-        more = draft.chain_unit * math.ceil(_more_chains(result.chains, ratio) / draft.chain_unit)
+        wanted = _more_chains(result.chains, ratio, draft.starts_from_phases)
+        more = draft.chain_unit * math.ceil(wanted / draft.chain_unit)
         added, draft = _run(draft, more, first, goal, session)
         first += added.chains
         result = result + added
     return result
 
 
-def _more_chains(chains: int, ratio: float) -> int:
+def _more_chains(chains: int, ratio: float, from_phases: bool = False) -> int:
     """Return how many chains to add for an interval `ratio` times as wide as wanted."""
     numbers = tuning.CHAINS
-    wanted = numbers.margin * min(ratio, numbers.most_ratio) ** 2 - 1.0
+    most = numbers.most_ratio_phases if from_phases else numbers.most_ratio
+    wanted = numbers.margin * min(ratio, most) ** 2 - 1.0
     return max(int(chains * numbers.least_share), math.ceil(chains * wanted))
 
 

@@ -59,6 +59,13 @@ def ends_of_pilot(rows: Array, log_weights: Array) -> States:
     return States(rows, log_weights - logsumexp(log_weights) + math.log(count))
 
 
+def resampled(rows: Array, log_weights: Array, count: int) -> Array:
+    """Return so many rows, each drawn in proportion to its weight by systematic resampling."""
+    below = np.cumsum(np.exp(log_weights - logsumexp(log_weights)))
+    at = np.searchsorted(below, (np.arange(count) + 0.5) / count * below[-1])
+    return rows[np.minimum(at, len(rows) - 1)]
+
+
 def sweep(plan: Plan, session: Session, starts: Array, sweeps: int, purpose: int = 0) -> Array:
     """Return the states of the sampled side after a number of sweeps at β = 1 from given states."""
     uniform = replace(plan, path=plan.path.without_mixture()).placed(draws="words")
@@ -110,22 +117,39 @@ def states_of_rows(plan: Plan, rows: Array) -> Array:
 
 def mixture_of(plan: Plan, sources: list[States], components: int) -> Mixture:
     """Return a mixture with fields on both sides, fitted to pooled states, with the uniform base and the biases."""
+    natural = plan.path.end.natural
+    biases = np.concatenate([natural.visible_bias, natural.hidden_bias])
+    defence = np.stack([np.zeros_like(biases), biases]) if biases.any() else np.zeros((1, len(biases)))
+    n = len(natural.visible_bias)
+    alone = Mixture(np.zeros(len(defence)), defence[:, :n], defence[:, n:])
+    alone = alone.with_shares(np.zeros(len(defence)), (natural.visible_units, natural.hidden_units))
+    return _fitted(plan, sources, components, alone, TUNING.defence * len(defence))
+
+
+def grown(plan: Plan, mixture: Mixture, sources: list[States], components: int) -> Mixture:
+    """Return the mixture with more components, fitted to pooled states; all earlier components remain.
+
+    The final states of the mixture's own chains may be among the states: they add descriptions of what the mixture has
+    described too coarsely, and take none away.
+    """
+    return _fitted(plan, sources, components, mixture, 1.0 - TUNING.grown)
+
+
+def _fitted(plan: Plan, sources: list[States], components: int, kept: Mixture, share: float) -> Mixture:
+    """Return a mixture of kept components, which have this share, and of others that are fitted to pooled states."""
     rows, log_weights = (np.concatenate(x) for x in zip(*((s.rows, s.log_weights) for s in sources), strict=True))
     if len(rows) > _ENOUGH_ROWS:
         some = np.linspace(0, len(rows) - 1, _ENOUGH_ROWS).astype(np.int64)
         rows, log_weights = rows[some], log_weights[some]
     natural = plan.path.end.natural
     means = natural.hidden_units.mean(plan.path.end.hidden_fields(rows))
-    biases = np.concatenate([natural.visible_bias, natural.hidden_bias])
-    defence = [(TUNING.defence, np.zeros_like(biases))]
-    if biases.any():
-        defence.append((TUNING.defence, biases))
     return fit_both_sides(
         (natural.visible_units, natural.hidden_units),
         (rows, means),
         log_weights,
         components,
-        defence,
+        kept,
+        share,
         stream(plan.chains.seed, QUENCH),
         clip=TUNING.clip,
         shrinkage=TUNING.shrinkage,

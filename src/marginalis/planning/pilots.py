@@ -8,10 +8,12 @@ They are not part of the estimate: the schedule is fixed before its chains start
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..checks import Array
 from ..engines.plan import Plan, make_plan
@@ -55,20 +57,25 @@ def fit_schedule(plan: Plan, session: Session) -> Array:
         pilot = plan.pilot(PILOT, numbers.chains, betas, first=numbers.chains * stage).on_engine("auto")
         recorder = Recorder(np.arange(1, coarse + 1), numbers.chains)
         session.pilot(pilot, recorder)
-        betas = refit(betas, recorder, coarse if stage == 0 else plan.steps)
+        fine_ends = plan.path.mixture is not None and plan.path.mixture.is_drawn
+        betas = refit(betas, recorder, coarse if stage == 0 else plan.steps, fine_ends)
     return betas
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def refit(betas: Array, recorder: Recorder, steps: int) -> Array:
+def refit(betas: Array, recorder: Recorder, steps: int, fine_ends: bool = False) -> Array:
     """Return `steps` steps of equal length, from the log-weights after every step of a pilot with the steps `betas`."""
-    return equal_lengths(betas, np.diff(recorder.log_weights, axis=0, prepend=0.0).var(axis=1), steps)
+    return equal_lengths(betas, np.diff(recorder.log_weights, axis=0, prepend=0.0).var(axis=1), steps, fine_ends)
 
 
-def equal_lengths(betas: Array, variances: Array, steps: int) -> Array:
-    """Return `steps` steps of equal length, where the step to β_k has the length √variances[k−1]."""
-    bins, even = min(tuning.PILOTS.bins, len(variances)), tuning.PILOTS.even
-    edges = np.unique(np.linspace(0, len(variances), bins + 1).astype(int))
+def equal_lengths(betas: Array, variances: Array, steps: int, fine_ends: bool = False) -> Array:
+    """Return `steps` steps of equal length, where the step to β_k has the length √variances[k−1].
+
+    With `fine_ends` the variances are taken step by step at both ends of the path and over wider intervals between.
+    Near the ends of a path from a mixture with fields on both sides they change within a few steps.
+    """
+    even = tuning.PILOTS.even_phases if fine_ends else tuning.PILOTS.even
+    edges = _edges_finer_at_ends(len(variances)) if fine_ends else _even_edges(len(variances))
     rise = np.diff(betas)
     metric = np.add.reduceat(variances / rise, edges[:-1]) / np.add.reduceat(rise, edges[:-1])
     lengths = np.sqrt(metric) * np.diff(betas[edges])
@@ -79,3 +86,16 @@ def equal_lengths(betas: Array, variances: Array, steps: int) -> Array:
     ends = np.concatenate([[0.0], np.cumsum(lengths)])
     ends[-1] = 1.0  # The sum has rounding errors.
     return np.interp(np.linspace(0.0, 1.0, steps + 1), ends, betas[edges])
+
+
+def _even_edges(steps: int) -> NDArray[np.int64]:
+    """Return the first steps of intervals with equally many steps."""
+    return np.unique(np.linspace(0, steps, min(tuning.PILOTS.bins, steps) + 1).astype(np.int64))
+
+
+def _edges_finer_at_ends(steps: int) -> NDArray[np.int64]:
+    """Return the first steps of intervals whose numbers of steps grow from one at both ends to the middle."""
+    lengths = np.maximum(1, (1.3 ** np.arange(steps)[: math.ceil(math.log(steps + 1, 1.3))]).astype(np.int64))
+    from_end = np.cumsum(np.concatenate([[0], lengths]))
+    half = from_end[from_end <= steps // 2]
+    return np.unique(np.concatenate([half, steps - half]))

@@ -35,12 +35,21 @@ class Level:
 class Tuning:
     """What the search for phases and the choice of a path depend on."""
 
-    # The searches, each of which costs about five times as much as the one before. The first is part of every call.
+    # The searches; the second costs about five times as much as the first, which is part of every call.
     levels: tuple[Level, ...] = (
         Level(states=512, sweeps=30, pilot_chains=0, pilot_steps=0, components=32, chains=256, steps=32),
         Level(states=512, sweeps=100, pilot_chains=256, pilot_steps=250, components=48, chains=512, steps=150),
-        Level(states=768, sweeps=200, pilot_chains=512, pilot_steps=400, components=64, chains=1024, steps=400),
     )
+    # A round in which components are added to the mixture after these searches. Its pilots from the uniform base and
+    # from the biases belong to the first round only. Four rounds made K·r of MNIST machines with 500 hidden units three
+    # to five times smaller.
+    growth: Level = Level(
+        states=768, sweeps=300, pilot_chains=512, pilot_steps=400, components=40, chains=1024, steps=500
+    )
+    # Maximal number of these rounds.
+    rounds: int = 4
+    # Share of the new components in a mixture to which components are added, before pilots refit the shares.
+    grown: float = 0.5
     # A deeper search may cost this share of the predicted cost of the answer if mixtures are promising.
     deeper: float = 0.35
     # The same share if mixtures are not promising, as on lattices and glasses.
@@ -108,7 +117,7 @@ class Tuning:
     # Share of the predicted time of the estimate that an exact sum may take.
     exact_share: float = 0.1
     # Maximal seconds of an exact sum; 0 for no exact sums.
-    exact_most: float = 1.0
+    exact_most: float = 4.0
     # Speed of one thread in operations per second, for predictions.
     operations_per_second: float = 5e10
     # Minimal standard error of a trial; smaller ones cannot be estimated from a few weights.
@@ -195,6 +204,8 @@ class ToleranceTuning:
     least_populations: int = 32
     # Maximal number of chains, whose log-weights take a quarter of a GiB.
     most_chains: int = 1 << 25
+    # The predicted number of chains of a path from phases is divided by this for the first run, too.
+    first_part_phases: float = 2.0
     # The predicted number of populations is divided by this for the first run, since a pilot predicts it roughly.
     first_part: float = 3.0
     # More chains than needed are run if they take at most this many operations in all: an answer that stops as soon as
@@ -244,6 +255,8 @@ class ChainsTuning:
     margin: float = 1.05
     # The ratio of interval and goal is counted as at most this value.
     most_ratio: float = 4.0
+    # The same for a path from phases, where one heavy weight makes the interval of a few chains much too wide.
+    most_ratio_phases: float = 1.7
     # A prediction from populations is rough, so another number of steps is considered at this many times `far_off`.
     far_off_populations: float = 2.0
 
@@ -264,6 +277,8 @@ class PilotTuning:
     bins: int = 32
     # Share of the length that is spread evenly over β, as a protection against what a pilot has missed.
     even: float = 0.1
+    # The same for a path from a mixture with fields on both sides.
+    even_phases: float = 0.2
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,8 @@ class Drawn(NamedTuple):
     """The component of a mixture as another variable, whose state is stored after those of all others."""
 
     components: int
-    exponents: RowTables  # Its exponents: constants, the sampled variables, and the summed-out ones after `middle`.
+    kept: np.ndarray  # Constant parts of its exponents that remain along the path.
+    exponents: RowTables  # The other parts: constants, the sampled variables, and the summed-out ones after `middle`.
     bases: RowTables  # Fields of the other variables at β = 0: constants, and those of the component.
     last: int  # 0 if it is drawn before the sampled variables in a sweep, 1 if after them.
 
@@ -161,7 +162,8 @@ def _drawn(plan: Plan, pull: Array, bases: Array, starts: Indices, dtype: type) 
     at, number = np.array([len(counts)]), np.array([len(pull)])
     for first, last in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
         fields.add(bases[first:last], pull[:, first:last], at, number, 0)
-    return Drawn(len(pull), exponents.rows(), fields.rows(), int(mixture.drawn_last))
+    kept: np.ndarray = mixture.log_kept.astype(dtype)
+    return Drawn(len(pull), kept, exponents.rows(), fields.rows(), int(mixture.drawn_last))
 
 
 class _Tables:

@@ -113,7 +113,7 @@ def _draw_component(component, bases, end, beta, k, chain, k0, k1, x, at, variab
     _add_up(component.exponents, 0, component.components, x, at, room[0], room[1], room[2])
     for z in range(component.components):
         logit = load(room[2], z * LANES)
-        store(room[4], z * LANES, logit)
+        store(room[4], z * LANES, logit + component.kept[z])
         store(room[2], z * LANES, logit * -1.0)
     _, total = _weigh(component, room, bases, 0, component.components, beta)
     word = _word(chain, k, 0, uint64(MIXTURE), k0, k1)

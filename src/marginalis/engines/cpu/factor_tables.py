@@ -87,7 +87,9 @@ def prepare(plan: Plan) -> Prepared:
         within.append(((count,), -component.weights))
         start += component.tables
         starts, bases = np.append(starts, starts[-1] + len(component.weights)), np.append(bases, component.weights)
-        bias, last = np.append(bias, component.weights), int(plan.path.mixture.drawn_last)
+        # The exponents of the component that remain along the path take the place of slopes.
+        bias = np.append(bias, component.weights + plan.path.mixture.log_kept)
+        last = int(plan.path.mixture.drawn_last)
     values = _Values()
     into = _into_each(slopes, count, values)
     inside = _lookups([within], values)

@@ -102,7 +102,7 @@ def _energy(starts, visible, inside, values, slopes, x, at):
 
 
 @njit(**CALLED)
-def _draw_component(end, last, starts, into0, values, bases, beta, k, chain, k0, k1, x, at, rows, scratch):
+def _draw_component(end, last, starts, into0, values, bases, kept, beta, k, chain, k0, k1, x, at, rows, scratch):
     """Draw the component of a mixture given all variables, if it is drawn at this `end` of a sweep."""
     if end != last:
         return
@@ -113,6 +113,7 @@ def _draw_component(end, last, starts, into0, values, bases, beta, k, chain, k0,
     for f in range(first, stop):
         field = load(scratch, at_start + f * LANES)
         store(scratch, f * LANES, field - (field + field))
+        store(scratch, at_start + f * LANES, field + kept[f])
     _, total = _weigh(scratch, beta, at_start, 2 * at_start, first, stop)
     word = philox(chain, uint64(k), uint64(0), uint64(MIXTURE), k0, k1)[0]
     store(x, at + component * LANES, _drawn(scratch, 2 * at_start, first, stop, total, word))
@@ -191,7 +192,22 @@ def anneal_tables(
             if k < steps:
                 if mixed is not None:
                     _draw_component(
-                        start, mixed, starts, into0, values, bases, betas[k], k, chain, k0, k1, x, at, rows, scratch
+                        start,
+                        mixed,
+                        starts,
+                        into0,
+                        values,
+                        bases,
+                        slopes,
+                        betas[k],
+                        k,
+                        chain,
+                        k0,
+                        k1,
+                        x,
+                        at,
+                        rows,
+                        scratch,
                     )
                 words = philox(chain, uint64(k), uint64(0), side_v, k0, k1)
                 for variable in range(visible):
@@ -206,7 +222,22 @@ def anneal_tables(
                     store(x, at + variable * LANES, state)
                 if mixed is not None:
                     _draw_component(
-                        end, mixed, starts, into0, values, bases, betas[k], k, chain, k0, k1, x, at, rows, scratch
+                        end,
+                        mixed,
+                        starts,
+                        into0,
+                        values,
+                        bases,
+                        slopes,
+                        betas[k],
+                        k,
+                        chain,
+                        k0,
+                        k1,
+                        x,
+                        at,
+                        rows,
+                        scratch,
                     )
                 rise_v = _energy(starts, visible, inside, values, slopes, x, at)
         store(rises, block * LANES, rise_v)

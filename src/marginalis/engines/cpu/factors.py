@@ -52,7 +52,8 @@ class Mixed(NamedTuple):
 
     components: int
     units: int  # Number of sampled units.
-    own: np.ndarray  # Constant parts of the exponents of the components, padded.
+    own: np.ndarray  # Constant parts of the exponents of the components that vanish along the path, padded.
+    kept: np.ndarray  # Constant parts of these exponents that remain.
     numbers: np.ndarray  # 0, 1, 2, … as floating-point numbers.
     fields: np.ndarray  # On the sampled units, [unit, component], flat.
     both: tuple[np.ndarray, ...]  # Couplings into the exponents of the components, from all units.
@@ -140,6 +141,7 @@ def _mixed(plan: Plan, rows: int, others: int, dtype: type) -> Mixed | None:
         count,
         n,
         own,
+        mixture.log_kept.astype(dtype),
         np.arange(count).astype(dtype),
         _flat(mixture.fields, rows, dtype),
         pack(sp.csr_array(both), dtype),

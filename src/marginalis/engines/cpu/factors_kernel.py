@@ -88,7 +88,7 @@ def _draw_component(end, mixture, beta, k, chain, k0, k1, x, at, scratch):
     for z in range(count):
         logit = load(scratch, z * LANES)
         store(scratch, z * LANES, logit - (logit + logit))
-        store(scratch, at_start + z * LANES, logit)
+        store(scratch, at_start + z * LANES, logit + mixture.kept[z])
     most, total = log_sum(scratch, 0, 0, count, beta, scratch, at_start)
     word = philox(chain, uint64(k), uint64(0), uint64(MIXTURE), k0, k1)[0]
     draw_state(scratch, 0, 0, count, beta, scratch, at_start, most, total, word, scratch, 0)

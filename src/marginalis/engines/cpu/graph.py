@@ -60,7 +60,8 @@ class Drawn(NamedTuple):
     """The component of a mixture as another sampled variable, stored one-hot after the sampled units."""
 
     components: int
-    own: np.ndarray  # Constant parts of its exponents, padded.
+    own: np.ndarray  # Constant parts of its exponents that vanish along the path, padded.
+    kept: np.ndarray  # Constant parts of its exponents that remain.
     up: tuple[np.ndarray, ...]  # Couplings into its exponents, from the sampled units.
     both: tuple[np.ndarray, ...]  # Couplings into its exponents, from all units.
     last: int  # 0 if it is drawn before the sampled units in a sweep, 1 if after them.
@@ -231,9 +232,9 @@ def _drawn(plan: Plan, path: SpinPath, rows: int, others: int, dtype: type) -> D
     n, m = fields.shape[1], hidden.shape[1]
     nothing = sp.csr_array((rows - n + len(padded), len(own))), sp.csr_array((others - m, len(own)))
     both = sp.vstack([sp.csr_array(fields.T), nothing[0], sp.csr_array(hidden.T), nothing[1]])
-    return Drawn(
-        len(own), padded, pack(fields.T, dtype), pack(sp.csr_array(both), dtype), int(plan.path.mixture.drawn_last)
-    )
+    kept: np.ndarray = plan.path.mixture.log_kept.astype(dtype)
+    last = int(plan.path.mixture.drawn_last)
+    return Drawn(len(own), padded, kept, pack(fields.T, dtype), pack(sp.csr_array(both), dtype), last)
 
 
 def _into_hidden(weights: Any, pull: Array, rows: int) -> Any:

@@ -42,7 +42,7 @@ def _draw_component(end, drawn, beta, k, chain, k0, k1, x, at, at_z, scratch):
     for z in range(drawn.components):
         logit = load(scratch, z * LANES)
         store(scratch, z * LANES, logit - (logit + logit))
-        store(scratch, at_start + z * LANES, logit)
+        store(scratch, at_start + z * LANES, logit + drawn.kept[z])
     most, total = log_sum(scratch, 0, 0, drawn.components, beta, scratch, at_start)
     word = philox(chain, uint64(k), uint64(0), uint64(MIXTURE), k0, k1)[0]
     draw_state(scratch, 0, 0, drawn.components, beta, scratch, at_start, most, total, word, x, at_z)

@@ -46,7 +46,8 @@ class TableArguments(NamedTuple):
 class Components(NamedTuple):
     """A mixture whose component is drawn, in the form that `tables_kernel` uses."""
 
-    own: np.ndarray  # Constant parts of the exponents.
+    own: np.ndarray  # Constant parts of the exponents that vanish along the path.
+    kept: np.ndarray  # Constant parts of the exponents that remain.
     shares: np.ndarray  # Logarithms of the shares of the components in P_0.
     up: tuple[np.ndarray, ...]  # Couplings into the exponents from the sampled side.
     down: tuple[np.ndarray, ...]  # Couplings into the exponents from the other side.
@@ -98,6 +99,7 @@ def _components(plan: Plan, path: SpinPath, rows: int, columns: int) -> Componen
 
     return Components(
         own.astype(np.float32),
+        plan.path.mixture.log_kept.astype(np.float32),
         (shares - shares.max()).astype(np.float32),
         pack_tables(_padded(fields, rows).T),
         pack_tables(_padded(hidden, columns).T),

@@ -183,22 +183,27 @@ def _release(first, last, logits, component, difference, log_weights, joint):
 
 
 @njit(**CALLED)
-def _draw_components(factor, k, k0, k1, first_chain, first, last, logits, component):
-    """Draw the components of the chains of some blocks: the first whose cumulative sum exceeds u times the total."""
+def _draw_components(factor, kept, k, k0, k1, first_chain, first, last, logits, component):
+    """Draw the components of the chains of some blocks: the first whose cumulative sum exceeds u times the total.
+
+    The exponents are `factor` times those in `logits` plus `kept`; they replace those in `logits`.
+    """
     components = logits.shape[1]
     for block in range(first, last):
         at = (block - first) * components * LANES
-        top = load(logits, at)
-        for z in range(1, components):
-            top = maximum(top, load(logits, at + z * LANES))
+        top = load(logits, at) * factor + kept[0]
+        for z in range(components):
+            exponent = fma(load(logits, at + z * LANES), factor, splat(kept[z]))
+            store(logits, at + z * LANES, exponent)
+            top = maximum(top, exponent)
         total = top - top
         for z in range(components):
-            total = total + exp2_nonpositive((load(logits, at + z * LANES) - top) * (factor * LOG2_E))
+            total = total + exp2_nonpositive((load(logits, at + z * LANES) - top) * LOG2_E)
         chain = lane_numbers() + uint64(first_chain + block * LANES)
         threshold = share_of(philox(chain, uint64(k), uint64(0), uint64(MIXTURE), k0, k1)[0], total)
         below, index = top - top, splat(uint32(0))
         for z in range(components - 1):
-            below = below + exp2_nonpositive((load(logits, at + z * LANES) - top) * (factor * LOG2_E))
+            below = below + exp2_nonpositive((load(logits, at + z * LANES) - top) * LOG2_E)
             index = index + select(above(below, threshold), splat(uint32(0)), splat(uint32(1)))
         store(component, block * LANES, index)
 
@@ -325,8 +330,10 @@ def anneal_tables(
             if mixture is not None:
                 for block in range(last - first):
                     for z in range(logits.shape[1]):
-                        store(logits, (block * logits.shape[1] + z) * LANES, splat(mixture.shares[z]))
-                _draw_components(mixture.own[0] * 0.0 + 1.0, start, k0, k1, first_chain, first, last, logits, component)
+                        store(logits, (block * logits.shape[1] + z) * LANES, splat(mixture.shares[z] - mixture.kept[z]))
+                _draw_components(
+                    mixture.own[0] * 0.0 + 1.0, mixture.kept, start, k0, k1, first_chain, first, last, logits, component
+                )
             for block in range(first, last):
                 chain = lane_numbers() + uint64(first_chain + block * LANES)
                 for tile in range(tiles_v):
@@ -361,7 +368,9 @@ def anneal_tables(
                 if mixture is not None:
                     _sum_logits(mixture.down, tables, h, first, last, sums, logits, mixture.own, ready_more, no)
                     if not mixture.last:
-                        _draw_components(zero_beta + 1.0 - beta, k, k0, k1, first_chain, first, last, logits, component)
+                        _draw_components(
+                            zero_beta + 1.0 - beta, mixture.kept, k, k0, k1, first_chain, first, last, logits, component
+                        )
                 for panel in range(len(down[1])):
                     _sum_panel(down, panel, ready_down, tables, h, first, last, sums)
                     _draw_panel(
@@ -371,4 +380,6 @@ def anneal_tables(
                 if mixture is not None and mixture.last:
                     _sum_logits(mixture.up, tables, v, first, last, sums, logits, mixture.own, ready_logits, yes)
                     _sum_logits(mixture.down, tables, h, first, last, sums, logits, mixture.own, ready_more, no)
-                    _draw_components(zero_beta + 1.0 - beta, k, k0, k1, first_chain, first, last, logits, component)
+                    _draw_components(
+                        zero_beta + 1.0 - beta, mixture.kept, k, k0, k1, first_chain, first, last, logits, component
+                    )

@@ -191,7 +191,7 @@ FORCED int draw_component(
     for (int z = 0; z < of.count; ++z) {
         real logit = own_logit(c, n, z, mixture, pulls);
         for (int j = 0; j < m; ++j) logit = added(pulls_h[(long)z * m + j], c, n + j, logit);
-        of.set(z, -logit, logit);
+        of.set(z, -logit, logit + mixture[of.count + z]);
     }
     real most, total = of.sum(beta, &most);
     return of.pick(beta, most, total, word);

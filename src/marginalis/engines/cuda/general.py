@@ -172,6 +172,8 @@ class Population(OnDevice):
         padded = [np.ascontiguousarray if kind == 2 else _fours for kind in (kind_v, kind_h)]
         mixture = [None, None, None]
         if own is not None and fields is not None:
+            assert plan.path.mixture is not None
+            own = np.concatenate([own, plan.path.mixture.log_kept])
             mixture[:2] = device.upload(np.ascontiguousarray(own, dtype)), device.upload(padded[0](fields, dtype))
         if path.component_hidden is not None:
             mixture[2] = device.upload(padded[1](path.component_hidden, dtype))

@@ -223,7 +223,8 @@ class Population(OnDevice):
         size, mixed, entries = 4 * (up.words + down.words) + 64, None, weights.size
         if fields is not None and hidden is not None and exponents is not None:
             slopes_v, slopes_h = slopes_v + np.abs(fields).max(axis=0), slopes_h + np.abs(hidden).max(axis=0)
-            draw = _half(device, hidden.T, exponents - exponents.mean(), np.zeros(len(exponents)))
+            assert plan.path.mixture is not None
+            draw = _half(device, hidden.T, exponents - exponents.mean(), plan.path.mixture.log_kept)
             of_both = _fields(device, fields), _fields(device, hidden)
             mixed = Mixed(draw, *of_both, device.upload(np.asarray(exponents, np.float64)))
             macros |= {"BASE": 1, "DRAWN": 1}

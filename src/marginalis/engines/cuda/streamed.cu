@@ -108,8 +108,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) half_step(
 }
 
 #if defined DRAWN && HALVES == 1
-// Draw the component of the mixture of each chain given all its other variables, from (1 − β)·(a_z + B_z·v + C_z·h), of
-// which `logits` has B_z·v. The slopes of this `side` are a_z. Four threads draw for each chain.
+// Draw the component of the mixture of each chain given all its other variables, from c_z + (1 − β)·(a_z + B_z·v + C_z·h),
+// of which `logits` has B_z·v. The slopes of this `side` are a_z, its bases c_z. Four threads draw for each chain.
 extern "C" __global__ void __launch_bounds__(THREADS) draw_component(
     const u32 *in, int in_words, const Operands2 *packed, const int *bands, SIDE(), const real *betas, KEYS, u32 first,
     int chains, int *component, const real *logits, int logits_pitch, const int *clock, int ahead)
@@ -135,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) draw_component(
     const real cold = (real)1 - betas[k], *of_v = logits + (long)there * logits_pitch;
     real *own = exponents + row * pitch, most = (real)-3e38;
     for (int z = from; z < to; ++z) {
-        own[z] = (own[z] + of_v[z]) * cold;
+        own[z] = (own[z] + of_v[z]) * cold + bases[z];
         most = own[z] > most ? own[z] : most;
     }
     for (int other = 1; other <= 2; other *= 2) {

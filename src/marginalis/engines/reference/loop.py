@@ -106,7 +106,7 @@ class Distributions:
     def start_from(self, v: Array) -> Array:
         """Start from given v⁽¹⁾; the component of a mixture is drawn from P_{β_0}(z|v)."""
         if self.mixture is not None and self.mixture.hidden is not None:
-            logits = (1.0 - self.betas[0]) * self.mixture.logits(v)
+            logits = (1.0 - self.betas[0]) * self.mixture.logits(v) + self.mixture.log_kept
             for z in range(self.mixture.components):
                 self.z = np.full(len(v), z)
                 logits[:, z] += self.hidden.log_normaliser(self.fields(v).under(self.betas[0]))
@@ -170,7 +170,8 @@ class Distributions:
         logits = self.mixture.logits(v)
         if self.mixture.hidden is not None:
             logits = logits + h @ self.mixture.hidden.T
-        z = pick((1.0 - self.betas[k]) * logits, self.uniforms(k, MIXTURE, 1)[:, 0])
+        logits = (1.0 - self.betas[k]) * logits + self.mixture.log_kept
+        z = pick(logits, self.uniforms(k, MIXTURE, 1)[:, 0])
         if self.mixture.is_drawn:
             self.z = z
         return z
