@@ -225,3 +225,15 @@ def test_quenches_as_a_base_give_an_unbiased_estimate():
     assert quenched_mixture(make_plan(one), Session(1)) is None
     with pytest.raises(ValueError, match="base is 'quench'"):
         mg.estimate(model, base="quench")
+
+
+def test_no_deeper_search_begins_after_the_deadline(without_exact_sums):
+    model = switching()
+    longer = make_plan(model, steps=512, seed=1)
+    trials = []
+    for deadline in (-np.inf, np.inf):
+        choice = Choice(longer, Session(2), worth=1e6, deadline=deadline)
+        choice.choose()
+        trials.append(len(choice.trials))
+    assert trials[0] < trials[1]
+    assert trials[0] == 4  # The plain path, the biases, and two trials of the first mixture.

@@ -43,11 +43,19 @@ class Choice:
     """The trials of one call, and the path that is chosen by them.
 
     `rows` are data of the visible side, one more source of states. `worth` is the number of chains of the answer per
-    unit of relative variance of their weights; None if the plan's own steps and chains are used.
+    unit of relative variance of their weights; None if the plan's own steps and chains are used. No search begins that
+    is predicted to take more than half of the time until the `deadline`, as of `time.perf_counter`.
     """
 
-    def __init__(self, plan: Plan, session: Session, rows: Array | None = None, worth: float | None = None) -> None:
-        self.plan, self.session, self.rows, self.worth = plan, session, rows, worth
+    def __init__(
+        self,
+        plan: Plan,
+        session: Session,
+        rows: Array | None = None,
+        worth: float | None = None,
+        deadline: float = math.inf,
+    ) -> None:
+        self.plan, self.session, self.rows, self.worth, self.deadline = plan, session, rows, worth, deadline
         self.trials: list[Trial] = []
         self.chosen: Trial | None = None  # The trial whose path is taken.
         self.searched = False
@@ -140,7 +148,9 @@ class Choice:
         return bool(entries > TUNING.dense * min(model.n_visible, max(model.n_hidden, 1)))
 
     def _goes_deeper(self, level: Level, plain: Trial, mixed: Trial) -> bool:
-        """Whether the answer would cost so much that a deeper search pays."""
+        """Whether the answer would cost so much that a deeper search pays, and whether there is time for it."""
+        if 2.0 * self._operations(level) / self._speed > self.deadline - time.perf_counter():
+            return False
         best = min(plain, mixed, key=lambda x: x.cost)
         apart = TUNING.acquits_within * math.hypot(mixed.error, plain.error)
         gain = mixed.log_z - plain.log_z
@@ -158,6 +168,11 @@ class Choice:
             more = min(max(uneven, 1.0), TUNING.uneven_costs) if precise else TUNING.uneven_costs
             ahead = max(ahead, usual * more)
         return self._operations(level) < share * ahead
+
+    @property
+    def _speed(self) -> float:
+        """Operations per second, approximately."""
+        return TUNING.operations_per_second * self.session.threads
 
     def _operations(self, level: Level) -> float:
         """Return the approximate operations of a search at this level."""
@@ -309,7 +324,7 @@ class Choice:
 
     def sum_exactly(self, operations: float) -> Trial | None:
         """Return ln Z from an exact sum, if that takes no longer than a few chains or than so many operations."""
-        seconds = operations / (TUNING.operations_per_second * self.session.threads)
+        seconds = operations / self._speed
         seconds = min(max(TUNING.exact_seconds, seconds), tuning.TUNING.exact_most)
         value = soon(self.plan.path.model, self.session.threads, seconds) if seconds > 0.0 else None
         if value is None:

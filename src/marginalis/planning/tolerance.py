@@ -41,7 +41,8 @@ def to_tolerance(
     if leaves_path_open(options):
         begin = time.perf_counter()
         longer = replace(plan, betas=np.linspace(0.0, 1.0, tuning.TOLERANCE.choice_steps + 1))
-        choice = Choice(longer, session, rows, worth=chains_per_variance(half_width))
+        worth = chains_per_variance(half_width)
+        choice = Choice(longer, session, rows, worth=worth, deadline=begin + seconds)
         chosen = choice.choose()
         betas = plan.betas
         if chosen.path.mixture is not None:
