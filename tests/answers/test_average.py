@@ -180,7 +180,6 @@ def test_a_bad_model_is_named_and_the_others_finish(tmp_path):
         (3, {}, "models must be"),
         (machine, {"samples": 3, "checkpoint": "x"}, "checkpoint"),
     ],
-    ids=str,
 )
 def test_bad_input(given, options, message):
     with pytest.raises((ValueError, TypeError), match=message):
