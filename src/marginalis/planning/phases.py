@@ -6,7 +6,8 @@ Further states are the weighted final states of short paths from the uniform bas
 if there are any. All states are clustered together. The uniform base and the biases remain components of the mixture,
 as a protection against phases that no state shows. Pilots then refit the shares of the components, but never their
 fields: a mixture that is fitted to the final states of its own chains loses the phases that these have not visited, and
-nothing shows the loss.
+nothing shows the loss. A longer search adds components that are fitted to such final states (see `grown`), and keeps
+all earlier ones with a smallest share.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ class Tuning:
         Level(states=512, sweeps=100, pilot_chains=256, pilot_steps=250, components=48, chains=512, steps=150),
     )
     # A round in which components are added to the mixture after these searches. Its pilots from the uniform base and
-    # from the biases belong to the first round only. Four rounds made K·r of MNIST machines with 500 hidden units three
-    # to five times smaller.
+    # from the biases belong to the first round only. Four rounds usually made K·r of MNIST machines with 500 hidden
+    # units two to five times smaller; single heavy weights can undo that.
     growth: Level = Level(
         states=768, sweeps=300, pilot_chains=512, pilot_steps=400, components=40, chains=1024, steps=500
     )
