@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,8 +23,38 @@ _STATES_AT_ONCE = 1 << 12  # Most states of a piece of `log_marginals`.
 _FIELDS_AT_ONCE = 1 << 14  # Fields of a piece of states, few enough to stay in the cache and in reused memory.
 
 
+class ChunkSums(NamedTuple):
+    """Sums over chunks of states: sums[chunk, lane]·2^exponents[chunk, lane], without the units that were added.
+
+    Chunk k has the states from k·2^`log2_size` on, if bit i of the number of a state is the state of unit i.
+    """
+
+    sums: Array
+    exponents: Array
+    log2_size: int
+
+    @property
+    def log_z(self) -> float:
+        """The logarithm of the whole sum; NaN if all terms have underflowed."""
+        top = self.exponents.max()
+        scaled = math.fsum((self.sums * np.exp2(self.exponents - top)).ravel())
+        return (math.log2(scaled) + float(top)) * math.log(2.0) if scaled > 0.0 else math.nan
+
+    @property
+    def shares(self) -> Array:
+        """The sum over each chunk, relative to the largest term."""
+        return np.asarray((self.sums * np.exp2(self.exponents - self.exponents.max())).sum(axis=1))
+
+
 def enumerate_log_z(model: Natural | SpinForm, units: tuple[Units, Units], threads: int, tick: Tick) -> float:
-    """ln Σ_v exp(b·v + ½vᵀLv) Π_j Z(a_j(v)), with a_j(v) = c_j + Σ_i w_ij v_i, over two-state units of either kind.
+    """ln Σ_v exp(b·v + ½vᵀLv) Π_j Z(a_j(v)), with a_j(v) = c_j + Σ_i w_ij v_i, over two-state units of either kind."""
+    return chunk_sums(model, units, threads, tick).log_z
+
+
+def chunk_sums(
+    model: Natural | SpinForm, units: tuple[Units, Units], threads: int, tick: Tick, log2_size: int | None = None
+) -> ChunkSums:
+    """Return the sum over all states of two-state units in chunks, of 2^`log2_size` states each if that is given.
 
     For a spin Z(a) = 2cosh a = e^a (1 + e^{−2a}); for a 0/1 unit Z(a) = 1 + e^a. The product of the e^{a_j} has an
     exponent linear in v, and e^{−2a_j} or e^{a_j} is a table over the lower units times a table over the upper ones.
@@ -42,6 +73,8 @@ def enumerate_log_z(model: Natural | SpinForm, units: tuple[Units, Units], threa
     among = None if model.lateral is None else np.pad(dense(model.lateral), ((0, padding), (0, padding)))
     n, m = n + padding, m + empty
     lower = max(4, min(n - 2, 10, int(math.log2(max(16.0, _TABLE_ENTRIES / m)))))
+    if log2_size is not None:
+        lower = min(lower, log2_size - 2)  # A call of the kernel sums four upper states at least.
     upper = n - lower
     linear = b + taken_out * w.sum(axis=1)
     largest = abs(slope) * float((np.abs(c) + np.abs(w).sum(axis=0)).max())
@@ -62,6 +95,8 @@ def enumerate_log_z(model: Natural | SpinForm, units: tuple[Units, Units], threa
     table = slope * (c + states_below @ w[below])
     low = pack_lower(table, own(states_below, below) + taken_out * total(c), in_logs)
     chunk_size = max(4, min(_HI_CHUNK if among is None else _LATERAL_CHUNK, (1 << upper) // 16))
+    if log2_size is not None:
+        chunk_size = 1 << (log2_size - lower)
     chunks = range(0, 1 << upper, chunk_size)
     sums, exponents = np.zeros((2, len(chunks), LANES))
     # The first upper units run through the same states in every chunk; the last ones are fixed within a chunk.
@@ -78,9 +113,8 @@ def enumerate_log_z(model: Natural | SpinForm, units: tuple[Units, Units], threa
         yield len(numbers)
 
     run_jobs(job, range(len(chunks)), 1 << upper, threads, tick)
-    top = exponents.max()
-    scaled = math.fsum((sums * np.exp2(exponents - top)).ravel())
-    return (math.log2(scaled) + float(top) - padding - empty) * math.log(2.0) if scaled > 0.0 else math.nan
+    exponents -= padding + empty
+    return ChunkSums(sums, exponents, lower + chunk_size.bit_length() - 1)
 
 
 def spins(states: np.ndarray, n: int) -> Array:

@@ -15,22 +15,27 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ..checks import dense
 from ..models.forms import Natural
 from ..models.interacting import InteractingMRF
 from ..models.model import MRF
 from ..models.units import Array, Gaussian
+from ..parallel.threads import cores, jit_is_off
 from ..random import TARGET, uniforms
 from .elimination import Conditional, eliminate_factors, eliminate_log_z
-from .enumeration import log_marginals
+from .enumeration import ChunkSums, chunk_sums, log_marginals
 from .gaussian import gaussian_marginal
 from .networks import cheapest_order
 from .ordering import table_entries
 from .structure import DiscreteSide, Factors, ordered_factors
-from .ways import ENTRIES_PER_SECOND, FEATURES_PER_SECOND, SOON, log2_seconds
+from .ways import ENTRIES_PER_SECOND, FEATURES_PER_SECOND, PAIRS_ON_CPU, SOON, log2_seconds
 
 Sampler = Callable[[Array], Array]
 
 _MOST_STATES = 24.0  # log2 of the most states: 128 MiB of cumulative probabilities.
+_MOST_CHUNKED_STATES = 32.0  # log2 of the most states that are summed in chunks, whose cumulative sums are kept.
+_FEW_CHUNKS = 256  # Chunks that samples of a cold model lie in, for predictions of time.
+_LOG2_CHUNK = 10  # log2 of the states of a chunk; those of the chunk of a sample are enumerated.
 _MOST_ENTRIES = 26.0  # log2 of the most entries of all conditional tables: 512 MiB.
 _MOST_GAUSSIANS = 4096  # Most Gaussian variables on the smaller side: 128 MiB for the covariance.
 _UNIFORMS_AT_ONCE = 1 << 22  # Most uniforms that are drawn at a time: 32 MiB.
@@ -108,7 +113,7 @@ def _enumeration(model: MRF) -> SampleMethod | None:
     swap = hidden < visible
     side = model.transposed() if swap else model
     if side.visible_units.log2_states(side.n_visible).sum() > _MOST_STATES:
-        return None
+        return _enumeration_in_chunks(side, natural if swap else None)
     return SampleMethod(
         log2_seconds(min(visible, hidden), FEATURES_PER_SECOND),
         1e-6 + swap * _seconds_to_complete(natural),
@@ -137,6 +142,83 @@ def _state_sampler(side: MRF, whole: Natural | None) -> Sampler | None:
         # A uniform has 32 bits, too few for this many states; the second one gives the lower digits.
         fine = u[:, 0] + (u[:, 1] - 0.5) * 2.0**-32
         x = states.numbered(np.searchsorted(below, np.minimum(fine * below[-1], last), side="right"))
+        return x if whole is None else _complete(whole, x, u[:, 2:])
+
+    return sample
+
+
+def _enumeration_in_chunks(side: MRF, whole: Natural | None) -> SampleMethod | None:
+    """Draw the visible side of `side` from the sums over chunks of its states, and within the chunk by enumeration.
+
+    This serves two-state units without couplings inside the side, with more states than can be kept.
+    """
+    n, m = side.n_visible, side.n_hidden
+    if side.spin_form is None or jit_is_off() or not side.is_bipartite or not 6 < n <= _MOST_CHUNKED_STATES:
+        return None
+    width = 0 if whole is None else len(whole.visible_bias)
+    return SampleMethod(
+        _seconds_in_chunks(side),
+        2.0**_LOG2_CHUNK * m / FEATURES_PER_SECOND + (0.0 if whole is None else _seconds_to_complete(whole)),
+        2 + width,
+        lambda: _chunk_sampler(side, _sums_in_chunks(side, cores(None)), whole),
+    )
+
+
+def _seconds_in_chunks(side: MRF) -> float:
+    return 2.0**side.n_visible * side.n_hidden / PAIRS_ON_CPU + 2.0 ** (side.n_visible - _LOG2_CHUNK) * 1e-4
+
+
+def _sums_in_chunks(side: MRF, threads: int) -> ChunkSums:
+    units = side.natural.visible_units, side.natural.hidden_units
+    return chunk_sums(side.natural, units, threads, lambda fraction: None, _LOG2_CHUNK)
+
+
+def enumerated_states(
+    model: MRF, seed: int, chains: NDArray[np.uint64], threads: int, seconds: float
+) -> tuple[Array, float] | None:
+    """Draw the visible side from P(v) by the sums over chunks of states, which also give ln Z; return both.
+
+    The result is None if this method does not apply or is predicted to take longer than so many seconds. Unlike
+    `sample_visible`, which keeps the samples that it has always drawn, it takes this method for few states, too.
+    """
+    swap = model.n_hidden < model.n_visible
+    side, whole = (model.transposed(), model.natural) if swap else (model, None)
+    way = _enumeration_in_chunks(side, whole) if model.is_bipartite else None
+    # Models that are cold enough to need exact samples share few chunks among them.
+    if way is None or way.seconds / threads + min(len(chains), _FEW_CHUNKS) * way.per_chain > seconds:
+        return None
+    sums = _sums_in_chunks(side, threads)
+    sample = _chunk_sampler(side, sums, whole)
+    if sample is None:
+        return None
+    return sample(uniforms(seed, chains, 0, TARGET, way.uniforms)), sums.log_z + model.natural.offset
+
+
+def _chunk_sampler(side: MRF, found: ChunkSums, whole: Natural | None) -> Sampler | None:
+    """Return a sampler of the visible side of `side`, or of the other side given it as in `_state_sampler`."""
+    natural, n = side.natural, side.n_visible
+    weights, shares = dense(natural.weights), found.shares
+    if not (np.isfinite(shares).all() and shares.any()):
+        return None
+    below = np.concatenate([[0.0], np.cumsum(shares)])
+    low, high = natural.visible_units.values
+    bits = np.arange(n)
+
+    def states(numbers: Array) -> Array:
+        return np.where((numbers[:, None] >> bits) & 1, high, low)
+
+    def sample(u: Array) -> Array:
+        at = (u[:, 0] + (u[:, 1] - 0.5) * 2.0**-32) * below[-1]
+        chunks = np.clip(np.searchsorted(below, at, side="right") - 1, 0, len(shares) - 1)
+        x = np.empty((len(u), n))
+        for chunk in np.unique(chunks):
+            here = np.flatnonzero(chunks == chunk)
+            v = states((int(chunk) << found.log2_size) + np.arange(1 << found.log2_size))
+            log_p = v @ natural.visible_bias
+            log_p += natural.hidden_units.log_normaliser(natural.hidden_bias + v @ weights)
+            within = np.cumsum(np.exp(log_p - log_p.max()))
+            rest = np.clip((at[here] - below[chunk]) / shares[chunk], 0.0, 1.0) * np.nextafter(within[-1], 0.0)
+            x[here] = v[np.searchsorted(within, rest, side="right")]
         return x if whole is None else _complete(whole, x, u[:, 2:])
 
     return sample

@@ -27,7 +27,7 @@ from .structure import Factors, grid_arrays, layer_arrays, ordered_factors
 from .surfaces import Surface, lattice_of, planar_of
 
 # Conservative rates of one thread, by which methods are compared and too large models rejected.
-_PAIRS_PER_SECOND = 4e9  # A pair is one state of the enumerated side and one spin of the other side.
+PAIRS_ON_CPU = 4e9  # A pair is one state of the enumerated side and one spin of the other side.
 _LATERAL = 8  # Couplings inside the enumerated side cost as much as this many spins of the other side.
 FEATURES_PER_SECOND = 5e7  # Pairs per second for other kinds of unit.
 ENTRIES_PER_SECOND = 1e8  # Table entries per second of transfer and elimination.
@@ -73,7 +73,7 @@ def _enumeration(model: MRF, threads: int) -> ExactMethod | None:
         form, units, constant, adds = _two_state_form(turned)
         work = max(m, 1) if model.is_bipartite else m + _LATERAL
         return ExactMethod(
-            log2_seconds(n + math.log2(work), _PAIRS_PER_SECOND * threads),
+            log2_seconds(n + math.log2(work), PAIRS_ON_CPU * threads),
             f"{what} {n} units: an exact sum over 2^{n} states x {m} units",
             lambda threads, tick: constant + enumerate_log_z(form, units, threads, tick),
             adds,
@@ -191,7 +191,7 @@ def _gaussians_first(model: MRF) -> ExactMethod | None:
         sizes[:] = size, way.adds(value)
         return constant + value
 
-    rate = _PAIRS_PER_SECOND if units.values is not None else FEATURES_PER_SECOND
+    rate = PAIRS_ON_CPU if units.values is not None else FEATURES_PER_SECOND
     return ExactMethod(
         log2_seconds(states + math.log2(n + _LATERAL), rate) + 1e-9 * len(model.visible_bias) ** 3,
         f"an exact sum over 2^{states:.1f} states",

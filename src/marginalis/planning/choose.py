@@ -26,8 +26,9 @@ from ..checks import Array
 from ..engines.plan import Plan
 from ..engines.recorder import Recorder, the_states
 from ..exact import soon
+from ..exact.sampling import enumerated_states
 from ..paths.base import make_base
-from ..random import OPINION
+from ..random import OPINION, QUENCH, stream
 from ..running.session import Session
 from ..statistics.confidence import effective_size, log_mean_exp, relative_error
 from ..statistics.weights import Weights
@@ -94,10 +95,13 @@ class Choice:
     def _prefers_mixture(self, plain: Trial, mixed: Trial, exact: Trial | None) -> bool:
         """Whether the answer is taken along the path from the mixture."""
         if exact is not None:  # The exact sum shows which paths find everything.
-            even = [x for x in (plain, mixed) if x.log_variance < TUNING.even_enough]
-            short = [x for x in even if is_lower(x, exact, TUNING.apart_exactly)]
-            if len(short) == 1:
-                return short[0] is plain
+            is_short = [is_lower(x, exact, TUNING.apart_exactly) for x in (plain, mixed)]
+            if is_short == [True, False]:  # The cost of a path that misses states is larger than its trial shows.
+                return mixed.log_variance < TUNING.even_enough or mixed.cost < TUNING.worth_proving * plain.cost
+            if is_short == [True, True]:
+                return mixed.log_z > plain.log_z
+            if is_short == [False, True] and mixed.log_variance < TUNING.even_enough:
+                return False
             return mixed.cost < TUNING.worth * plain.cost
         if is_lower(plain, mixed, TUNING.apart):
             return True
@@ -133,8 +137,14 @@ class Choice:
         for number, level in enumerate((*TUNING.levels, *[TUNING.growth] * TUNING.rounds)):
             if mixed is not None and not self._goes_deeper(level, self._best(False) or plain, mixed):
                 return
-            if number == len(TUNING.levels) and self._exact() is None:
-                self.sum_exactly(TUNING.rounds * self._operations(level))
+            if mixed is not None and number == len(TUNING.levels):
+                operations = TUNING.rounds * self._operations(level)
+                drawn = self._draw_exactly(TUNING.exact_samples * operations)
+                if drawn is not None:  # No better source of states exists.
+                    self._take_mixture([phases.alike(drawn)], replace(level, components=TUNING.components_exactly))
+                    break
+                if self._exact() is None:
+                    self.sum_exactly(operations)
             mixed = self.grow(mixed, number) if mixed and level is TUNING.growth else self.try_mixture(level, number)
         if not any(x is not None and x.tells for x in (self._best(False), self._best(True))):
             self._resampled()
@@ -213,9 +223,13 @@ class Choice:
         for trial in self.trials:
             if trial.ends is not None and trial.log_weights is not None and not trial.is_mixed:
                 sources.append(phases.ends_of_pilot(trial.ends, trial.log_weights))
-        mixture = phases.mixture_of(plan, sources, level.components)
-        candidate = plan.along(plan.path.from_mixture(mixture, "phases"))
-        first = self.take("phases", candidate, level.chains, level.steps)
+        return self._take_mixture(sources, level)
+
+    def _take_mixture(self, sources: list[phases.States], level: Level) -> Trial:
+        """Fit a mixture to states, refit its shares to a trial of its path, and try the path from the result."""
+        mixture = phases.mixture_of(self.plan, sources, level.components)
+        candidate = self.plan.along(self.plan.path.from_mixture(mixture, "phases"))
+        first = self.take("phases", candidate, level.chains, level.steps, is_new=True)
         if first.log_weights is None:  # they are not finite
             return first
         return self._take_refitted(self._refitted(first, candidate, level), level)
@@ -260,25 +274,36 @@ class Choice:
         mixture = phases.with_refitted_shares(pilot, trial.log_z, trial.log_weights, found)
         return replace(plan, path=plan.path.from_mixture(mixture, plan.path.name))
 
-    def _pilot(self, plan: Plan, chains: int, steps: int, number: int, together: int = 1) -> Plan:
+    def _pilot(
+        self, plan: Plan, chains: int, steps: int, number: int, together: int = 1, is_new: bool = False
+    ) -> Plan:
         by_words = plan.placed(draws="words")  # Every path has a kernel for these draws.
         changes: dict[str, Any] = {"first": TUNING.most_mixed * number}
         if together > 1:
             changes |= {"populations": chains // together, "resample_below": plan.usual_threshold}
         betas = np.linspace(0.0, 1.0, steps + 1)
         last = self._best(True) if plan.path.mixture is not None and together == 1 else None
-        if last is not None and last.betas is not None:
+        if last is not None and last.betas is not None and not is_new:
             betas = np.interp(betas, np.linspace(0.0, 1.0, len(last.betas)), last.betas)
         return by_words.pilot(OPINION, chains, betas, **changes).on_engine("auto")
 
     def take(
-        self, name: str, plan: Plan, chains: int | None = None, steps: int | None = None, together: int = 1
+        self,
+        name: str,
+        plan: Plan,
+        chains: int | None = None,
+        steps: int | None = None,
+        together: int = 1,
+        is_new: bool = False,
     ) -> Trial:
-        """Run a few chains along a path with equal steps; with `together` > 1 in resampled populations of this size."""
+        """Run a few chains along a path; with `together` > 1 in resampled populations of this size.
+
+        The steps are equal, unless a schedule was fitted to an earlier mixture that this one is not new beside.
+        """
         if steps is None:
             steps = min(max(plan.steps // TUNING.coarser, TUNING.fewest_steps), TUNING.most_steps, plan.steps)
         chains = TUNING.trial_chains if chains is None else chains
-        pilot = self._pilot(plan, chains, steps, len(self.trials), together)
+        pilot = self._pilot(plan, chains, steps, len(self.trials), together, is_new)
         width = plan.path.width
         measure = the_states if width <= TUNING.widest and together == 1 else None
         # All steps are recorded if the next schedule is fitted to this trial.
@@ -321,6 +346,22 @@ class Choice:
             from_biases = replace(self.plan, path=path.from_base(make_base("biases", model), "biases"))
             self.take("biases", from_biases, chains, steps)
             self.trials[-1] = replace(self.trials[-1], is_open=False)
+
+    def _draw_exactly(self, operations: float) -> Array | None:
+        """Return exact samples of the sampled side if they take no longer than so many operations.
+
+        The sum that they follow from becomes a trial, if there is no exact sum yet.
+        """
+        path = self.plan.path
+        seconds = min(operations / self._speed, TUNING.exact_most)
+        numbers = np.arange(TUNING.growth.states, dtype=np.uint64)
+        seed = stream(self.plan.chains.seed, QUENCH)
+        found = enumerated_states(path.end, seed, numbers, self.session.threads, seconds)
+        if found is None:
+            return None
+        if self._exact() is None and path.is_whole:
+            self.trials.append(Trial("an exact sum", None, found[1], 1e-9 * max(1.0, abs(found[1]))))
+        return found[0]
 
     def sum_exactly(self, operations: float) -> Trial | None:
         """Return ln Z from an exact sum, if that takes no longer than a few chains or than so many operations."""

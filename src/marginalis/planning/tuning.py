@@ -48,6 +48,10 @@ class Tuning:
     )
     # Maximal number of these rounds.
     rounds: int = 4
+    # Exact samples may take this many times as long as the rounds, which they replace.
+    exact_samples: float = 2.0
+    # Maximal number of components that are fitted to exact samples.
+    components_exactly: int = 96
     # Share of the new components in a mixture to which components are added, before pilots refit the shares.
     grown: float = 0.5
     # A deeper search may cost this share of the predicted cost of the answer if mixtures are promising.
@@ -117,7 +121,7 @@ class Tuning:
     # Share of the predicted time of the estimate that an exact sum may take.
     exact_share: float = 0.1
     # Maximal seconds of an exact sum; 0 for no exact sums.
-    exact_most: float = 4.0
+    exact_most: float = 10.0
     # Speed of one thread in operations per second, for predictions.
     operations_per_second: float = 5e10
     # Minimal standard error of a trial; smaller ones cannot be estimated from a few weights.
