@@ -24,7 +24,7 @@ from ..models.layered import as_model
 from ..models.model import MRF
 from ..options import PlanOptions, RunOptions, filled_in, leaves_path_open, plan_options, takes_options
 from ..planning.choose import Choice, fitted
-from ..planning.run_chosen import are_few_and_uneven, run_chosen
+from ..planning.run_chosen import are_few_and_uneven, missed, run_chosen
 from ..results.curve import LogZRows
 from ..results.record import Answer, Record
 from ..results.written import finite, plain_name
@@ -144,7 +144,8 @@ def along(models: Sequence[Any] | Mapping[Any, Any], **options: Unpack[RunOption
             carried = carried.to(model, given, part)
             rows.append(carried.results)
         if len(sequence) > 1 and leaves_path_open(given):
-            notes += _missed(carried, given, session, f"model {list(named)[-1]!r}: ")
+            last = missed(carried.model, carried.weights, given, session)
+            notes += tuple(f"model {list(named)[-1]!r}: {note}" for note in last)
     return Along(
         np.array(rows),
         carried.origin.log_z0,
@@ -172,10 +173,3 @@ def _to_first(model: MRF, given: PlanOptions, session: Session) -> tuple[Carried
 
     carried, _ = run_chosen(choice, chosen, run, lambda x: x.weights)  # `Along.warnings` has those of populations.
     return carried, choice.doubts(carried.weights)
-
-
-def _missed(carried: Carried, given: PlanOptions, session: Session, name: str) -> tuple[str, ...]:
-    """Return a warning if another path sees more of the last model than the chains that were carried there."""
-    choice = Choice(make_plan(carried.model, keep_whole=True, **given), session)
-    choice.choose()
-    return tuple(name + note for note in choice.doubts(carried.weights))

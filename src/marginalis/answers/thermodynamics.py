@@ -29,15 +29,17 @@ from ..engines.recorder import Recorder
 from ..models.layered import as_model
 from ..models.model import MRF
 from ..models.units import Array
-from ..options import RunOptions, filled_in, plan_options, takes_options
+from ..options import RunOptions, filled_in, leaves_path_open, plan_options, takes_options
 from ..paths.narrow_base import range_of_change
 from ..planning.pilots import plan_with_pilots
+from ..planning.run_chosen import missed
 from ..results.estimate import run_plan
 from ..results.record import Answer, Record
 from ..results.written import finite
 from ..running.session import Session, open_session
 from ..statistics import confidence
 from ..statistics.confidence import log_mean_exp
+from ..statistics.weights import Weights
 
 _FINE = 1e-9  # Rounding errors below this are neglected.
 _COARSE = 1e-3  # Rounding errors above this cause a warning.
@@ -156,21 +158,25 @@ def thermodynamics(
     begin = time.perf_counter()
     runs, back = runs_of(model, wanted)
     hot = [own for own, _, _ in runs]
-    rows, doubtful = [], []
+    rows: list[list[float]] = []
+    doubtful: list[float] = []
+    warnings: tuple[str, ...] = ()
     with open_session(chosen, "thermodynamics", *hot) as session:
         for number, (own, beta, at) in enumerate(runs):
             part = session.part(number / len(runs), (number + 1) / len(runs))
-            plan, found, unsure = _run(own, beta, at, stay, part, chosen)
+            plan, found, unsure, last = _run(own, beta, at, stay, part, chosen)
             rows += found
             doubtful += unsure
+            if last is not None and leaves_path_open(plan_options(chosen)):
+                above = missed(plan.path.model, last, plan_options(chosen), part)
+                warnings += tuple(f"at β = {beta:.4g}, {text}" for text in above)
     names = [name + end for name in QUANTITIES for end in ("", "_error")] + ["ess"]
     table = np.array(rows)[back].T
     if not np.isfinite(table[:8:2]).all() or (plan.chains.count > 1 and not np.isfinite(table).all()):
         raise ValueError("energies or heat capacities are not finite: the parameters are too large for floating point")
     columns = dict(zip(names, table, strict=True))
-    warnings: tuple[str, ...] = ()
     if doubtful:
-        warnings = (
+        warnings += (
             f"the weights are too uneven for trusted errors at {len(doubtful)} of {len(rows)} β, "
             f"the first of them {min(doubtful):.4g}; raise steps",
         )
@@ -210,10 +216,11 @@ def runs_of(model: MRF, wanted: Array) -> tuple[list[tuple[MRF, float, Array]], 
 
 def _run(
     hot: MRF, largest: float, places: Array, stay: int, session: Session, chosen: RunOptions
-) -> tuple[Plan, list[list[float]], list[float]]:
+) -> tuple[Plan, list[list[float]], list[float], Weights | None]:
     """Run chains from β = 0 to the largest β, the one of the model `hot`; average energies at `places`, in units of it.
 
-    Return the plan, the numbers of `_averages` for each place, and the β at which the weights are uneven.
+    Return the plan, the numbers of `_averages` for each place, the β at which the weights are uneven, and the weights
+    at the largest β.
     """
     plan, inner, recorder = recorded(hot, places, stay, session, chosen)
     offset = plan.path.model.natural.offset
@@ -226,7 +233,8 @@ def _run(
         rows.append(_averages(log_weights, log_z, values, x, largest, offset, widest))
         if _is_doubtful(log_weights):
             doubtful.append(x * largest)
-    return plan, rows, doubtful
+    last = Weights(recorder.log_weights[-1], log_z0 + offset) if len(inner) else None
+    return plan, rows, doubtful, last
 
 
 def recorded(

@@ -181,9 +181,10 @@ def enumerated_states(
     The result is None if this method does not apply or is predicted to take longer than so many seconds. Unlike
     `sample_visible`, which keeps the samples that it has always drawn, it takes this method for few states, too.
     """
-    swap = model.n_hidden < model.n_visible
-    side, whole = (model.transposed(), model.natural) if swap else (model, None)
-    way = _enumeration_in_chunks(side, whole) if model.is_bipartite else None
+    if model.has_terms or not model.is_bipartite:
+        return None
+    side, whole = (model.transposed(), model.natural) if model.n_hidden < model.n_visible else (model, None)
+    way = _enumeration_in_chunks(side, whole)
     # Models that are cold enough to need exact samples share few chunks among them.
     if way is None or way.seconds / threads + min(len(chains), _FEW_CHUNKS) * way.per_chain > seconds:
         return None
@@ -201,10 +202,11 @@ def _chunk_sampler(side: MRF, found: ChunkSums, whole: Natural | None) -> Sample
     if not (np.isfinite(shares).all() and shares.any()):
         return None
     below = np.concatenate([[0.0], np.cumsum(shares)])
+    assert natural.visible_units.values is not None
     low, high = natural.visible_units.values
     bits = np.arange(n)
 
-    def states(numbers: Array) -> Array:
+    def states(numbers: NDArray[np.int64]) -> Array:
         return np.where((numbers[:, None] >> bits) & 1, high, low)
 
     def sample(u: Array) -> Array:

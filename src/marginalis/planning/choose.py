@@ -60,6 +60,7 @@ class Choice:
         self.trials: list[Trial] = []
         self.chosen: Trial | None = None  # The trial whose path is taken.
         self.searched = False
+        self.growths = 0  # How often the mixture has been refined after a run.
         self.is_uneven = False  # Whether the weights along the chosen path will be uneven.
         fine = 2 * TUNING.levels[0].chains if worth is None else 16.0 * math.ceil(math.sqrt(worth))
         self.mixed_chains = int(min(max(TUNING.levels[0].chains, fine), TUNING.most_mixed))
@@ -146,7 +147,8 @@ class Choice:
                 if self._exact() is None:
                     self.sum_exactly(operations)
             mixed = self.grow(mixed, number) if mixed and level is TUNING.growth else self.try_mixture(level, number)
-        if not any(x is not None and x.tells for x in (self._best(False), self._best(True))):
+        plain = self._best(False) or plain
+        if not any(x.tells for x in self.trials if x is plain or x.is_mixed):
             self._resampled()
 
     @property
@@ -162,10 +164,10 @@ class Choice:
         if 2.0 * self._operations(level) / self._speed > self.deadline - time.perf_counter():
             return False
         best = min(plain, mixed, key=lambda x: x.cost)
-        apart = TUNING.acquits_within * math.hypot(mixed.error, plain.error)
-        gain = mixed.log_z - plain.log_z
-        # Phases of dense models are nearly independent units in some fields; phases of sparse models seldom are.
-        promises = gain > (-apart if self.is_dense else apart)
+        # Phases of dense models are nearly independent units in some fields; phases of sparse models seldom are. A
+        # plain path of few effective chains may be high by chance.
+        gain, error = mixed.log_z - plain.log_z, math.hypot(mixed.error, plain.error)
+        promises = gain > (-TUNING.apart if self.is_dense else TUNING.acquits_within) * error
         promises = promises or (mixed.tells and mixed.cost < TUNING.promising * plain.cost)
         share = TUNING.deeper if promises else TUNING.deeper_without_promise
         ahead = self.operations_ahead(best)
@@ -186,8 +188,7 @@ class Choice:
 
     def _operations(self, level: Level) -> float:
         """Return the approximate operations of a search at this level."""
-        sweeps, pilots = level.states * level.sweeps, level.pilot_chains * level.pilot_steps
-        return self.plan.path.operations * (sweeps + 2 * pilots + 2 * level.chains * level.steps)
+        return self.plan.path.operations * level.chain_steps
 
     def _exact(self) -> Trial | None:
         """Return the exact sum among the trials, if there is one."""
@@ -254,6 +255,24 @@ class Choice:
         mixture = phases.grown(plan, plan.path.mixture, sources, level.components)
         return self._take_refitted(plan.along(plan.path.from_mixture(mixture, plan.path.name)), level)
 
+    def grow_from(self, plan: Plan, log_weights: Array, states: Array) -> None:
+        """Add components to the mixture of a plan where the chains of a run end; the new path is chosen."""
+        r = len(log_weights) / effective_size(log_weights) - 1.0
+        log_z = plan.path.log_z0 + log_mean_exp(log_weights)
+        error = max(relative_error(log_weights), TUNING.least_error)
+        run = Trial("phases", plan, log_z, error, math.log1p(r), plan.steps, states, log_weights, plan.betas)
+        self.trials.append(run)
+        self.growths += 1
+        grown = self.grow(run, len(TUNING.levels) + TUNING.rounds + self.growths)
+        self.chosen = grown if grown.log_weights is not None else run
+
+    @property
+    def chosen_plan(self) -> Plan:
+        """The plan on the chosen path."""
+        assert self.chosen is not None
+        assert self.chosen.plan is not None
+        return self.chosen.plan
+
     def _take_refitted(self, plan: Plan, level: Level) -> Trial:
         """Try a path from a mixture; the answer takes the shares that this trial asks for."""
         chains = max(level.chains, self.mixed_chains)
@@ -274,9 +293,7 @@ class Choice:
         mixture = phases.with_refitted_shares(pilot, trial.log_z, trial.log_weights, found)
         return replace(plan, path=plan.path.from_mixture(mixture, plan.path.name))
 
-    def _pilot(
-        self, plan: Plan, chains: int, steps: int, number: int, together: int = 1, is_new: bool = False
-    ) -> Plan:
+    def _pilot(self, plan: Plan, chains: int, steps: int, number: int, together: int = 1, is_new: bool = False) -> Plan:
         by_words = plan.placed(draws="words")  # Every path has a kernel for these draws.
         changes: dict[str, Any] = {"first": TUNING.most_mixed * number}
         if together > 1:

@@ -284,10 +284,9 @@ def with_best_steps(draft: Draft, goal: Goal) -> tuple[Draft, int]:
     chains = min(max(chains, min(2 * chains, cheap)), tuning.TOLERANCE.most_chains)
     if draft.is_resampled:  # A few populations give a rough prediction, so only a part of the chains is run first.
         chains = max(_least_chains(draft), unit * math.ceil(chains / tuning.TOLERANCE.first_part / unit))
-    elif draft.starts_from_phases and chains > 2 * _least_chains(
-        draft
-    ):  # A trial with heavy weights predicts too many.
-        chains = unit * math.ceil(chains / tuning.TOLERANCE.first_part_phases / unit)
+    elif draft.starts_from_phases and not draft.is_confirmed:  # One heavy weight of a trial predicts too many chains.
+        part = unit * math.ceil(chains / tuning.TOLERANCE.first_part_phases / unit)
+        chains = max(_least_chains(draft), min(part, tuning.TOLERANCE.most_first_chains_phases))
     logger.info("the next run has %d steps and %d chains", steps, chains)
     return draft, chains
 
@@ -303,6 +302,8 @@ def _best_steps(draft: Draft, predicted: PredictedVariance, goal: Goal) -> int:
 
     numbers, most_chains = tuning.STEPS, tuning.TOLERANCE.most_chains
     penalty = numbers.penalty_populations if draft.is_resampled else numbers.penalty
+    if draft.starts_from_phases:
+        penalty = numbers.penalty_phases
     fewer = numbers.fewer_populations if draft.is_resampled else numbers.fewer
     shifts = np.arange(-2 * fewer, 2 * numbers.more + 1) / 2.0
     options = [max(_least_steps(draft), round(predicted.steps * 2.0**shift)) for shift in shifts]
@@ -315,7 +316,7 @@ def _best_steps(draft: Draft, predicted: PredictedVariance, goal: Goal) -> int:
     if draft.is_resampled:
         limit = tuning.TOLERANCE.variance_plan_populations
     elif draft.starts_from_phases:
-        limit = tuning.TOLERANCE.variance_pilots_phases
+        limit = math.inf  # Heavy weights are as heavy after more steps.
     even = [k for k in fitting if predicted.variance_at(k) <= limit] or in_time[-1:]
     return min(even, key=cost)
 
@@ -331,8 +332,11 @@ def _chains_for(variance: float, draft: Draft, goal: Goal) -> int:
 
 def _least_chains(draft: Draft) -> int:
     """Return the smallest number of chains of a run."""
-    populations = tuning.TOLERANCE.least_populations * draft.population
-    return populations if draft.is_resampled else tuning.TOLERANCE.least_chains
+    if draft.is_resampled:
+        return tuning.TOLERANCE.least_populations * draft.population
+    if draft.starts_from_phases and not draft.is_confirmed:
+        return tuning.TOLERANCE.least_chains_phases
+    return tuning.TOLERANCE.least_chains
 
 
 def _least_steps(draft: Draft) -> int:

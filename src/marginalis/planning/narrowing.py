@@ -3,7 +3,9 @@
 The draft's pilots choose K and N (see `draft`). Then the plan is frozen, and chains that no pilot has seen are run. If
 their interval is much too wide or their weights cannot be trusted, the run becomes a pilot, and another plan is run
 with new chains. If the interval is only a little too wide, more chains of the same plan are added. This is the only
-place where the chains of an answer influence their own number, which moves Z by much less than its error.
+place where the chains of an answer influence their own number, which moves Z by much less than its error. On a path
+from a mixture of phases an interval that is far too wide shows states that the mixture describes badly: components for
+them are added before the next run.
 """
 
 from __future__ import annotations
@@ -11,8 +13,12 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
+from ..checks import Array
 from ..engines.recorder import Recorder
 from ..exact import duration
 from ..results.estimate import Estimate, run_plan
@@ -24,6 +30,9 @@ from .quenches import mixture_of_rows
 
 logger = logging.getLogger("marginalis")
 
+# From a draft, the log-weights of a run of its plan and the final states: the draft with a finer mixture.
+Grow = Callable[[Draft, Array, Array], Draft]
+
 
 def half_width_of(result: Estimate) -> float:
     """Return half of the interval of F, or the distance between a lower bound of ln Z and the estimate."""
@@ -32,10 +41,13 @@ def half_width_of(result: Estimate) -> float:
     return (result.interval[1] - result.interval[0]) / 2.0
 
 
-def narrowed(draft: Draft, goal: Goal, seconds: float, session: Session) -> tuple[Estimate, Goal]:
+def narrowed(
+    draft: Draft, goal: Goal, seconds: float, session: Session, grow: Grow | None = None
+) -> tuple[Estimate, Goal]:
     """Return the first estimate that is narrow enough and trusted, or the last one within the budget of `seconds`.
 
-    The goal is returned with the deadline, since the budget does not include the time for imports and compilation.
+    `grow` adds components to the mixture of phases that a path starts from. The goal is returned with the deadline,
+    since the budget does not include the time for imports and compilation.
     """
     draft = _warmed_up(draft, goal, session)
     goal = replace(goal, deadline=time.perf_counter() + seconds)
@@ -48,9 +60,21 @@ def narrowed(draft: Draft, goal: Goal, seconds: float, session: Session) -> tupl
     draft, chains = with_best_steps(draft, goal)
     first = draft.plan.chains.first
     for attempt in range(tuning.TOLERANCE.attempts):
-        result, draft = _run(draft, chains, first, goal, session)
+        may_grow = draft.starts_from_phases and not goal.is_fixed and attempt < tuning.TOLERANCE.growths
+        states: list[Array] | None = [] if may_grow else None
+        begin = time.perf_counter()
+        result, draft = _run(draft, chains, first, goal, session, states)
         first += result.chains
         ratio = half_width_of(result) / goal.half_width
+        # The next run takes about as long as this one, and the growth less.
+        has_time = 2.0 * (time.perf_counter() - begin) < goal.seconds_left
+        ahead = draft.plan.steps * _more_chains(result.chains, ratio)
+        is_worthwhile = ratio > tuning.TOLERANCE.far_off_phases and ahead > tuning.TUNING.growth.chain_steps
+        if grow is not None and states and is_worthwhile and has_time:
+            logger.info("the interval is ± %.2g: components are added to the mixture", half_width_of(result))
+            draft = grow(draft, result.log_weights, np.concatenate(states))
+            draft, chains = with_best_steps(draft, goal)
+            continue
         is_doubtful = _is_doubtful(result, ratio, draft)
         # A lower bound holds if the number of chains does not depend on what they find, so there is no second run.
         is_last = result.weights.one_sided or goal.is_fixed or attempt == tuning.TOLERANCE.attempts - 1
@@ -145,10 +169,13 @@ def _after_doubts(draft: Draft, goal: Goal, session: Session, may_refit: bool) -
     return explored(draft, steps, goal, session)
 
 
-def _run(draft: Draft, chains: int, first: int, goal: Goal, session: Session) -> tuple[Estimate, Draft]:
+def _run(
+    draft: Draft, chains: int, first: int, goal: Goal, session: Session, states: list[Array] | None = None
+) -> tuple[Estimate, Draft]:
     """Run new chains from the number `first` on, and return the draft with their speed.
 
-    If there is a budget, the chains are run in batches, and fewer of them if the time is used up.
+    If there is a budget, the chains are run in batches, and fewer of them if the time is used up. The final states of
+    the chains are appended to `states`, unless they would take too much memory.
     """
     chains = batch = min(chains, tuning.TOLERANCE.most_chains)
     steps, seconds = draft.plan.steps, chains * draft.plan.steps / draft.rate
@@ -156,13 +183,21 @@ def _run(draft: Draft, chains: int, first: int, goal: Goal, session: Session) ->
         logger.info("%s", duration(seconds))
     if seconds >= tuning.TOLERANCE.short_seconds and goal.deadline < math.inf:
         batch = min(chains, max(tuning.TOLERANCE.least_chains, draft.population))
+    if states is not None and 8 * chains * draft.plan.path.width > tuning.TOLERANCE.state_bytes:
+        states = None
     done, result = 0, None
     while result is None or (done < chains and goal.seconds_left > 0.0):
         part = session.part(done / chains, done / chains + batch / chains)
-        fresh = run_plan(draft.with_chains(batch, first + done), part)
+        plan = draft.with_chains(batch, first + done)
+        recorder = None if states is None else Recorder.of_final_states(plan)
+        fresh = run_plan(plan, part, recorder)
+        if recorder is not None and states is not None:
+            states.append(recorder.values[0])
         done += batch
         draft = replace(draft, rate=batch * steps / fresh.seconds)
         result = fresh if result is None else result + fresh
-        affordable = draft.rate * min(tuning.TOLERANCE.batch_seconds, max(goal.seconds_left, 0.0)) / steps
-        batch = min(chains - done, draft.chain_unit * max(1, int(affordable / draft.chain_unit)))
+        affordable = draft.rate * max(goal.seconds_left, 0.0) / steps
+        # Small batches are slow, so a batch is large unless the time runs out.
+        wanted = max(draft.rate * tuning.TOLERANCE.batch_seconds / steps, tuning.TOLERANCE.batch_chains)
+        batch = min(chains - done, draft.chain_unit * max(1, int(min(wanted, affordable) / draft.chain_unit)))
     return result, draft

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from ..engines.plan import Plan
+from ..engines.plan import Plan, make_plan
+from ..models.model import MRF
+from ..options import PlanOptions
+from ..running.session import Session
 from ..statistics.weights import Weights
 from . import tuning
 from .choose import Choice
@@ -42,9 +45,16 @@ def run_chosen(
     result = run(plan)
     better = choice.another(weights_of(result), plan) if has_time() else None
     if better is not None:
-        result = run(better)
+        result, plan = run(better), better
     weights = weights_of(result)
-    return result, (*_few_populations(weights), *choice.doubts(weights))
+    return result, (*_few_effective(weights, plan.path.mixture is not None), *choice.doubts(weights))
+
+
+def missed(model: MRF, weights: Weights, given: PlanOptions, session: Session) -> tuple[str, ...]:
+    """Return a warning if another path finds more of a model than a run whose path could not be chosen."""
+    choice = Choice(make_plan(model, keep_whole=True, **given), session)
+    choice.choose()
+    return choice.doubts(weights)
 
 
 def are_few_and_uneven(weights: Weights) -> bool:
@@ -53,8 +63,14 @@ def are_few_and_uneven(weights: Weights) -> bool:
     return few and weights.ess < tuning.TUNING.effective_populations * len(weights)
 
 
-def _few_populations(weights: Weights) -> tuple[str, ...]:
-    if not are_few_and_uneven(weights):
+def _few_effective(weights: Weights, is_mixed: bool) -> tuple[str, ...]:
+    """Return a warning if few of the populations, or few of the chains on a path from a mixture, are effective.
+
+    The weights of chains from a mixture are even except for a few heavy ones, so that their bulk does not show how
+    heavy others may be.
+    """
+    few = is_mixed and weights.of == "chains" and weights.ess < tuning.TUNING.few_chains
+    if not (few or are_few_and_uneven(weights)):
         return ()
-    share = f"the effective number of populations is {weights.ess:.1f} of {len(weights)}"
+    share = f"the effective number of {weights.of} is {weights.ess:.1f} of {len(weights)}"
     return (f"{share}: the interval may be too narrow; raise steps or chains",)

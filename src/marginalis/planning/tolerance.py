@@ -17,7 +17,7 @@ from ..results.estimate import Estimate
 from ..running.session import Session
 from . import tuning
 from .choose import Choice
-from .draft import Goal, chains_per_variance, draft_of, draft_with_trial
+from .draft import Draft, Goal, chains_per_variance, draft_of, draft_with_trial
 from .narrowing import half_width_of, narrowed
 from .quenches import quenched_mixture
 from .run_chosen import run_chosen
@@ -56,8 +56,13 @@ def to_tolerance(
             if path is chosen:
                 draft = draft_with_trial(draft, choice)
             begin = time.perf_counter()
-            result, goal = narrowed(draft, goal, min(seconds, goal.seconds_left), session)
+            result, goal = narrowed(draft, goal, min(seconds, goal.seconds_left), session, grow)
             return result
+
+        def grow(draft: Draft, log_weights: Array, states: Array) -> Draft:
+            choice.grow_from(draft.plan, log_weights, states)
+            plan = draft.plan.along(choice.chosen_plan.path)
+            return draft_with_trial(replace(draft, plan=plan, variances={}), choice)
 
         result, notes = run_chosen(choice, chosen, run, lambda x: x.weights, lambda: goal.seconds_left > 0.0)
         result = replace(result, notes=result.notes + notes)

@@ -30,6 +30,12 @@ class Level:
     # Steps of each pilot from the mixture.
     steps: int
 
+    @property
+    def chain_steps(self) -> int:
+        """Steps of all chains of the search, of one chain each."""
+        pilots = 2 * self.pilot_chains * self.pilot_steps
+        return self.states * self.sweeps + pilots + 2 * self.chains * self.steps
+
 
 @dataclass(frozen=True)
 class Tuning:
@@ -104,6 +110,8 @@ class Tuning:
     few_populations: int = 64
     # Too few are effective if their effective number is below this share of all populations.
     effective_populations: float = 0.7
+    # An estimate along a path from a mixture has a warning if fewer chains than this are effective.
+    few_chains: float = 25.0
     # Chains of a trial of a plain path.
     trial_chains: int = 128
     # Maximal number of chains of a trial from a mixture.
@@ -204,12 +212,17 @@ class ToleranceTuning:
     chain_unit: int = 32
     # Minimal number of chains; fewer would save little time, and their interval would be less reliable.
     least_chains: int = 256
+    # The same along a path from a mixture of phases that no exact sum confirms. Fewer chains missed states of a few
+    # per cent of Z that one chain in a thousand reaches, and their interval was narrow.
+    least_chains_phases: int = 2048
     # Minimal number of populations.
     least_populations: int = 32
     # Maximal number of chains, whose log-weights take a quarter of a GiB.
     most_chains: int = 1 << 25
     # The predicted number of chains of a path from phases is divided by this for the first run, too.
     first_part_phases: float = 2.0
+    # This first run has at most so many chains; it shows what the mixture lacks better than the trial does.
+    most_first_chains_phases: int = 3072
     # The predicted number of populations is divided by this for the first run, since a pilot predicts it roughly.
     first_part: float = 3.0
     # More chains than needed are run if they take at most this many operations in all: an answer that stops as soon as
@@ -219,12 +232,20 @@ class ToleranceTuning:
     attempts: int = 6
     # Another number of steps is considered if the interval is this many times wider than the goal (twice the chains).
     far_off: float = math.sqrt(2.0)
+    # Components are added to a mixture of phases if the interval is this many times wider than the goal.
+    far_off_phases: float = 1.5
+    # This is done after at most this many runs.
+    growths: int = 3
+    # Maximal bytes of the final states of a run that components may be fitted to.
+    state_bytes: float = 2.0**28
     # A path from a mixture is improved or left if the interval is this many times wider than the goal.
     broken: float = 4.0
     # Runs that are predicted to take more seconds than this are announced.
     short_seconds: float = 1.0
     # With a budget, the clock is checked after about this many seconds of chains.
     batch_seconds: float = 0.5
+    # Such a batch has at least this many chains if the time suffices: small ones are several times slower.
+    batch_chains: int = 512
 
 
 @dataclass(frozen=True)
@@ -247,6 +268,9 @@ class StepsTuning:
     penalty: float = 0.1
     # The same for r of populations, whose resampling adds variance.
     penalty_populations: float = 1.0
+    # The same for a path from a mixture of phases. A few heavy weights make r there, and more chains find more of the
+    # states that have them, while more steps do not.
+    penalty_phases: float = 0.0
 
 
 @dataclass(frozen=True)
