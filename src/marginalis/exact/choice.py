@@ -316,12 +316,19 @@ def _plus(way: ExactMethod, value: float, size: float) -> ExactMethod:
     )
 
 
-def soon(model: MRF, threads: int, seconds: float) -> float | None:
-    """Return ln Z if a method takes at most this many seconds; methods that need a search are not tried."""
+def soon(model: MRF, threads: int, seconds: float, searching: float = 0.0) -> float | None:
+    """Return ln Z if a method takes at most this many seconds.
+
+    Elimination, which needs a search for an order, is tried if search and sum take at most `searching` seconds.
+    """
     if model.has_terms:  # The methods for models of factors search.
         return None
     for name, make in WAYS.items():
-        if name in ("kac-ward", "pfaffian", *SEARCHING) or (model.is_sparse and model.n_variables > _MANY):
+        if name == "elimination":
+            seconds = min(seconds, searching - SEARCHING[name] * model.n_edges)
+            if seconds <= 0.0:
+                continue
+        elif name in ("kac-ward", "pfaffian", "planar") or (model.is_sparse and model.n_variables > _MANY):
             continue
         way = make(model, threads)
         if way is not None and way.seconds <= seconds:

@@ -382,9 +382,11 @@ class Choice:
 
     def sum_exactly(self, operations: float) -> Trial | None:
         """Return ln Z from an exact sum, if that takes no longer than a few chains or than so many operations."""
-        seconds = operations / self._speed
-        seconds = min(max(TUNING.exact_seconds, seconds), tuning.TUNING.exact_most)
-        value = soon(self.plan.path.model, self.session.threads, seconds) if seconds > 0.0 else None
+        affordable = operations / self._speed
+        seconds = min(max(TUNING.exact_seconds, affordable), tuning.TUNING.exact_most)
+        if seconds <= 0.0:
+            return None
+        value = soon(self.plan.path.model, self.session.threads, seconds, min(seconds, affordable))
         if value is None:
             return None
         self.trials.append(Trial("an exact sum", None, value, 1e-9 * max(1.0, abs(value))))

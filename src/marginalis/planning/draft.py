@@ -302,8 +302,6 @@ def _best_steps(draft: Draft, predicted: PredictedVariance, goal: Goal) -> int:
 
     numbers, most_chains = tuning.STEPS, tuning.TOLERANCE.most_chains
     penalty = numbers.penalty_populations if draft.is_resampled else numbers.penalty
-    if draft.starts_from_phases:
-        penalty = numbers.penalty_phases
     fewer = numbers.fewer_populations if draft.is_resampled else numbers.fewer
     shifts = np.arange(-2 * fewer, 2 * numbers.more + 1) / 2.0
     options = [max(_least_steps(draft), round(predicted.steps * 2.0**shift)) for shift in shifts]
@@ -318,6 +316,8 @@ def _best_steps(draft: Draft, predicted: PredictedVariance, goal: Goal) -> int:
     elif draft.starts_from_phases:
         limit = math.inf  # Heavy weights are as heavy after more steps.
     even = [k for k in fitting if predicted.variance_at(k) <= limit] or in_time[-1:]
+    if draft.starts_from_phases and predicted.is_inverse:
+        return even[0]  # K·r is the same for all of them, and many chains find more of the rare states than many steps.
     return min(even, key=cost)
 
 

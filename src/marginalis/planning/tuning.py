@@ -268,9 +268,6 @@ class StepsTuning:
     penalty: float = 0.1
     # The same for r of populations, whose resampling adds variance.
     penalty_populations: float = 1.0
-    # The same for a path from a mixture of phases. A few heavy weights make r there, and more chains find more of the
-    # states that have them, while more steps do not.
-    penalty_phases: float = 0.0
 
 
 @dataclass(frozen=True)
