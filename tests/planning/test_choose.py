@@ -81,7 +81,7 @@ def test_quenches_end_in_both_phases():
 @pytest.fixture
 def without_exact_sums(monkeypatch):
     """Every model counts as too large for an exact sum in the choice of a path."""
-    monkeypatch.setattr(choose, "soon", lambda model, threads, seconds: None)
+    monkeypatch.setattr(choose, "soon", lambda *_: None)
     monkeypatch.setattr(choose, "enumerated_states", lambda *_: None)
 
 
