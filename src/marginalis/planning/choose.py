@@ -110,7 +110,8 @@ class Choice:
         # them and missed 0.2 nats without a sign.
         if self.plan.path.end.has_terms or is_lower(mixed, plain, TUNING.apart):
             return False
-        if confirms(mixed, plain):
+        # A plain path of few effective chains agrees with anything.
+        if confirms(mixed, plain) and (plain.tells or not self.is_dense):
             return mixed.cost < TUNING.worth * plain.cost
         if self.is_dense:
             return True

@@ -342,5 +342,5 @@ def _least_chains(draft: Draft) -> int:
 def _least_steps(draft: Draft) -> int:
     """Return the smallest number of steps of a run."""
     if draft.starts_from_phases and not draft.is_confirmed:
-        return tuning.TUNING.mixed_steps
+        return tuning.TOLERANCE.least_steps_phases
     return 2 * tuning.TOLERANCE.first_steps_mixed if draft.starts_from_mixture else tuning.STEPS.least

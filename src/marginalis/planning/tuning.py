@@ -214,7 +214,10 @@ class ToleranceTuning:
     least_chains: int = 256
     # The same along a path from a mixture of phases that no exact sum confirms. Fewer chains missed states of a few
     # per cent of Z that one chain in a thousand reaches, and their interval was narrow.
-    least_chains_phases: int = 2048
+    least_chains_phases: int = 4096
+    # Minimal number of steps along such a path. With twice as many steps and half the chains, one chain with a heavy
+    # weight has twice the share of the sum; with half as many steps, weights become heavier.
+    least_steps_phases: int = 500
     # Minimal number of populations.
     least_populations: int = 32
     # Maximal number of chains, whose log-weights take a quarter of a GiB.
@@ -222,7 +225,7 @@ class ToleranceTuning:
     # The predicted number of chains of a path from phases is divided by this for the first run, too.
     first_part_phases: float = 2.0
     # This first run has at most so many chains; it shows what the mixture lacks better than the trial does.
-    most_first_chains_phases: int = 3072
+    most_first_chains_phases: int = 6144
     # The predicted number of populations is divided by this for the first run, since a pilot predicts it roughly.
     first_part: float = 3.0
     # More chains than needed are run if they take at most this many operations in all: an answer that stops as soon as
