@@ -13,6 +13,7 @@ import marginalis as mg
 from marginalis.answers.thermodynamics import QUANTITIES, _averages, _is_doubtful
 from marginalis.statistics import confidence
 from marginalis.statistics.confidence import log_mean_exp
+from marginalis.studies.families import switching
 
 
 def exact(model, beta):
@@ -233,3 +234,14 @@ def test_doubts_begin_earlier_than_those_about_log_z():
     assert _is_doubtful(1.5 * x)
     assert not confidence.warnings_of(1.5 * x)
     assert not _is_doubtful(0.5 * x)
+
+
+def test_a_phase_that_the_chains_miss_is_reported():
+    """The phase with the feature on is absent for every β < 1, so the run from β = 0 misses it at β = 1."""
+    model = switching(2.0, seed=1, visible=100, features=1)
+    found = mg.thermodynamics(model, [1.0], chains=300)
+    assert found.log_z[0] < mg.exact_log_z(model) - 0.3
+    assert any("at β = 1" in text and "missed states" in text for text in found.warnings)
+    assert not mg.thermodynamics(model, [0.5], chains=300).warnings
+    # With given steps the method is the plain one, without a search.
+    assert not mg.thermodynamics(model, [1.0], chains=300, steps=300).warnings

@@ -67,6 +67,33 @@ def test_frequencies_of_exact_samples(kind, way, temperature):
     assert p_value(rows, model) > 1e-5
 
 
+@pytest.mark.parametrize("log2_chunk", [6, 8, 10])
+@pytest.mark.parametrize("temperature", [1.0, 0.05])
+@pytest.mark.parametrize("units", ["spin", "binary", ("binary", "spin"), ("spin", "binary")])
+@pytest.mark.parametrize(("n", "m"), [(7, 9), (12, 8)])
+def test_frequencies_of_samples_from_sums_in_chunks(monkeypatch, units, n, m, temperature, log2_chunk):
+    monkeypatch.setattr(sampling, "_LOG2_CHUNK", log2_chunk)
+    model = random_rbm(np.random.default_rng(2), n, m, units=units, scale=0.4, temperature=temperature)
+    rows, log_z = sampling.enumerated_states(model, 7, np.arange(20_000, dtype=np.uint64), 2, 100.0)
+    assert log_z == pytest.approx(mg.exact_log_z(model), rel=1e-9)
+    assert p_value(rows, model) > 1e-5
+    # A row depends on the number of its chain alone.
+    some = sampling.enumerated_states(model, 7, np.arange(50, 60, dtype=np.uint64), 1, 100.0)[0]
+    assert np.array_equal(some, rows[50:60])
+
+
+def test_many_states_are_sampled_from_sums_in_chunks(monkeypatch):
+    model = random_rbm(np.random.default_rng(3), 9, 11, scale=0.4)
+    one_by_one = sample(model, "enumeration", 20_000)
+    monkeypatch.setattr(sampling, "_MOST_STATES", 8.0)
+    rows = sample(model, "enumeration", 20_000)
+    assert not np.array_equal(rows, one_by_one)  # The states have another order.
+    assert p_value(rows, model) > 1e-5
+    assert sampling.enumerated_states(model, 0, np.arange(10, dtype=np.uint64), 1, 0.0) is None  # There is no time.
+    graph = mg.from_graph(nx.wheel_graph(9))
+    assert sampling.enumerated_states(graph, 0, np.arange(10, dtype=np.uint64), 1, 100.0) is None
+
+
 GRAPHS = {
     "K4": nx.complete_graph(4),
     "wheel": nx.wheel_graph(6),

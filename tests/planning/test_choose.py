@@ -1,5 +1,7 @@
 """Mixtures of quenches, and the choice of a path: missed phases are found, or there is a warning."""
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -9,12 +11,17 @@ import marginalis as mg
 from marginalis.engines.plan import make_plan
 from marginalis.examples import rbm_hopfield
 from marginalis.paths.mixture import Mixture, fit_mixture
-from marginalis.planning import choose, phases
+from marginalis.planning import choose, phases, tuning
 from marginalis.planning.choose import Choice
 from marginalis.planning.quenches import quench, quenched_mixture
+from marginalis.planning.run_chosen import _few_effective
+from marginalis.planning.trial import is_lower
+from marginalis.planning.tuning import Level
 from marginalis.random import PILOT
 from marginalis.running.session import Session
 from marginalis.statistics.confidence import effective_size
+from marginalis.statistics.weights import Weights
+from marginalis.studies.hard_families import prototypes
 
 
 def quiet(fraction):
@@ -238,3 +245,49 @@ def test_no_deeper_search_begins_after_the_deadline(without_exact_sums):
         trials.append(len(choice.trials))
     assert trials[0] < trials[1]
     assert trials[0] == 4  # The plain path, the biases, and two trials of the first mixture.
+
+
+def test_exact_samples_describe_the_phases_of_cold_models():
+    """Sweeps of this model stay where they start, and only the exact sum knows all of its phases."""
+    model = prototypes(2.0, 3)
+    choice = Choice(make_plan(model, seed=1), Session(2))
+    exact = choice.sum_exactly(1e12)
+    drawn = choice._draw_exactly(1e12)
+    assert drawn.shape[1] == choice.plan.path.width
+    trial = choice._take_mixture([phases.alike(drawn)], tuning.TUNING.levels[-1])
+    assert not is_lower(trial, exact, 4.5)
+    assert trial.tells
+
+
+def test_a_mixture_grows_where_the_chains_of_an_answer_end(without_exact_sums, monkeypatch):
+    """Every run counts as far too wide, so that components are added as often as the package allows."""
+    monkeypatch.setattr(
+        tuning,
+        "TOLERANCE",
+        replace(tuning.TOLERANCE, far_off_phases=0.0, growths=2, least_chains_phases=256, first_part_phases=8.0),
+    )
+    monkeypatch.setattr(tuning, "TUNING", replace(tuning.TUNING, growth=Level(64, 10, 16, 10, 4, 64, 20)))
+    sizes = []
+    grow_from = Choice.grow_from
+
+    def noted(self, plan, log_weights, states):
+        sizes.append(plan.path.mixture.components)
+        assert len(states) == len(log_weights)
+        grow_from(self, plan, log_weights, states)
+        sizes.append(self.chosen_plan.path.mixture.components)
+
+    monkeypatch.setattr(Choice, "grow_from", noted)
+    model = switching(64, 1.5, features=2)
+    exact = mg.exact_log_z(model)
+    results = [mg.estimate(model, seed=seed, tolerance=0.05) for seed in range(4)]
+    assert all(after > before for before, after in zip(sizes[::2], sizes[1::2], strict=True))
+    assert len(sizes) >= 4
+    assert max(abs(r.log_z - exact) / r.stderr for r in results) < 4.5
+
+
+def test_few_effective_chains_from_a_mixture_are_reported():
+    few, many = Weights(np.r_[np.zeros(100), 5.0], 0.0), Weights(np.zeros(100), 0.0)
+    assert _few_effective(few, is_mixed=True)
+    assert "effective number of chains is 2" in _few_effective(few, is_mixed=True)[0]
+    assert not _few_effective(few, is_mixed=False)
+    assert not _few_effective(many, is_mixed=True)

@@ -96,7 +96,7 @@ def chunk_sums(
     low = pack_lower(table, own(states_below, below) + taken_out * total(c), in_logs)
     chunk_size = max(4, min(_HI_CHUNK if among is None else _LATERAL_CHUNK, (1 << upper) // 16))
     if log2_size is not None:
-        chunk_size = 1 << (log2_size - lower)
+        chunk_size = 1 << min(log2_size - lower, upper)
     chunks = range(0, 1 << upper, chunk_size)
     sums, exponents = np.zeros((2, len(chunks), LANES))
     # The first upper units run through the same states in every chunk; the last ones are fixed within a chunk.
