@@ -34,7 +34,7 @@ Sampler = Callable[[Array], Array]
 
 _MOST_STATES = 24.0  # log2 of the most states: 128 MiB of cumulative probabilities.
 _MOST_CHUNKED_STATES = 32.0  # log2 of the most states that are summed in chunks, whose cumulative sums are kept.
-_FEW_CHUNKS = 256  # Chunks that samples of a cold model lie in, for predictions of time.
+_FEW_CHUNKS = 64  # Chunks that samples of a cold model lie in, for predictions of time.
 _LOG2_CHUNK = 10  # log2 of the states of a chunk; those of the chunk of a sample are enumerated.
 _MOST_ENTRIES = 26.0  # log2 of the most entries of all conditional tables: 512 MiB.
 _MOST_GAUSSIANS = 4096  # Most Gaussian variables on the smaller side: 128 MiB for the covariance.
@@ -185,8 +185,11 @@ def enumerated_states(
         return None
     side, whole = (model.transposed(), model.natural) if model.n_hidden < model.n_visible else (model, None)
     way = _enumeration_in_chunks(side, whole)
-    # Models that are cold enough to need exact samples share few chunks among them.
-    if way is None or way.seconds / threads + min(len(chains), _FEW_CHUNKS) * way.per_chain > seconds:
+    if way is None:
+        return None
+    # The samples of models that are cold enough to need them lie in few chunks.
+    chunks = min(len(chains), _FEW_CHUNKS, 2.0 ** (side.n_visible - _LOG2_CHUNK))
+    if way.seconds / threads + chunks * way.per_chain > seconds:
         return None
     sums = _sums_in_chunks(side, threads)
     sample = _chunk_sampler(side, sums, whole)

@@ -60,6 +60,7 @@ class Choice:
         self.trials: list[Trial] = []
         self.chosen: Trial | None = None  # The trial whose path is taken.
         self.searched = False
+        self.has_exact_samples = False  # Whether a mixture has been fitted to exact samples.
         self.growths = 0  # How often the mixture has been refined after a run.
         self.is_uneven = False  # Whether the weights along the chosen path will be uneven.
         fine = 2 * TUNING.levels[0].chains if worth is None else 16.0 * math.ceil(math.sqrt(worth))
@@ -134,18 +135,19 @@ class Choice:
         self.searched = True
         if self.plan.path.width > TUNING.widest:
             return
+        if self._exact() is not None and self._try_exact_samples(self._operations(TUNING.levels[-1])):
+            return
         self.take_biases()
         mixed: Trial | None = None
         for number, level in enumerate((*TUNING.levels, *[TUNING.growth] * TUNING.rounds)):
             if mixed is not None and not self._goes_deeper(level, self._best(False) or plain, mixed):
                 return
-            if mixed is not None and number == len(TUNING.levels):
-                operations = TUNING.rounds * self._operations(level)
-                drawn = self._draw_exactly(TUNING.exact_samples * operations)
-                if drawn is not None:  # No better source of states exists.
-                    self._take_mixture([phases.alike(drawn)], replace(level, components=TUNING.components_exactly))
-                    break
-                if self._exact() is None:
+            if mixed is not None and number <= len(TUNING.levels):
+                rounds = TUNING.rounds if number == len(TUNING.levels) else 1.0
+                operations = rounds * self._operations(TUNING.growth)
+                if self._try_exact_samples(TUNING.exact_samples * operations):
+                    return
+                if number == len(TUNING.levels) and self._exact() is None:
                     self.sum_exactly(operations)
             mixed = self.grow(mixed, number) if mixed and level is TUNING.growth else self.try_mixture(level, number)
         plain = self._best(False) or plain
@@ -176,7 +178,8 @@ class Choice:
         precise = best.tells and best.error <= TUNING.precise
         if self.worth is None and uneven < TUNING.even and precise and confirms(mixed, plain):
             return False
-        if promises:  # An answer with uneven weights needs more than the chains of the plan.
+        agree = confirms(mixed, plain) and all(x.tells and x.error < TUNING.agree_within for x in (mixed, plain))
+        if promises and not agree:  # An answer with uneven weights needs more than the chains of the plan.
             usual = self.plan.path.operations * TUNING.usual_chain_steps
             more = min(max(uneven, 1.0), TUNING.uneven_costs) if precise else TUNING.uneven_costs
             ahead = max(ahead, usual * more)
@@ -264,6 +267,10 @@ class Choice:
         run = Trial("phases", plan, log_z, error, math.log1p(r), plan.steps, states, log_weights, plan.betas)
         self.trials.append(run)
         self.growths += 1
+        operations = TUNING.exact_samples * TUNING.rounds * self._operations(TUNING.growth)
+        if self.growths == 1 and not self.has_exact_samples and self._try_exact_samples(operations):
+            self.chosen = self.trials[-1]
+            return
         grown = self.grow(run, len(TUNING.levels) + TUNING.rounds + self.growths)
         self.chosen = grown if grown.log_weights is not None else run
 
@@ -271,8 +278,7 @@ class Choice:
     def chosen_plan(self) -> Plan:
         """The plan on the chosen path."""
         assert self.chosen is not None
-        assert self.chosen.plan is not None
-        return self.chosen.plan
+        return _plan_of(self.chosen)
 
     def _take_refitted(self, plan: Plan, level: Level) -> Trial:
         """Try a path from a mixture; the answer takes the shares that this trial asks for."""
@@ -365,13 +371,28 @@ class Choice:
             self.take("biases", from_biases, chains, steps)
             self.trials[-1] = replace(self.trials[-1], is_open=False)
 
+    def _try_exact_samples(self, operations: float) -> bool:
+        """Try the path from a mixture fitted to exact samples, unless they take more than so many operations.
+
+        No better source of states exists, so that no further search follows.
+        """
+        drawn = self._draw_exactly(operations)
+        if drawn is None:
+            return False
+        self.has_exact_samples = True
+        level = replace(TUNING.levels[-1], components=TUNING.components_exactly)
+        trial = self._take_mixture([phases.alike(drawn)], level)
+        if self._operations(TUNING.growth) < TUNING.deeper * self.operations_ahead(trial):
+            self._take_refitted(_plan_of(trial), TUNING.growth)
+        return True
+
     def _draw_exactly(self, operations: float) -> Array | None:
         """Return exact samples of the sampled side if they take no longer than so many operations.
 
         The sum that they follow from becomes a trial, if there is no exact sum yet.
         """
         path = self.plan.path
-        seconds = min(operations / self._speed, TUNING.exact_most)
+        seconds = min(max(2.0 * TUNING.exact_seconds, operations / self._speed), TUNING.exact_most)
         numbers = np.arange(TUNING.growth.states, dtype=np.uint64)
         seed = stream(self.plan.chains.seed, QUENCH)
         found = enumerated_states(path.end, seed, numbers, self.session.threads, seconds)
@@ -411,7 +432,8 @@ class Choice:
         """Return the trial that has found most of what an estimate has missed, if there is one."""
 
         def is_above(x: Trial) -> bool:
-            return x.log_z - result.log_z > result.rounding + TUNING.apart * math.hypot(x.error, result.stderr)
+            apart = TUNING.apart_exactly if x.plan is None else TUNING.apart
+            return x.log_z - result.log_z > result.rounding + apart * math.hypot(x.error, result.stderr)
 
         return max(filter(is_above, self.trials), key=_surely, default=None)
 
@@ -429,6 +451,12 @@ class Choice:
 def fitted(plan: Plan, session: Session) -> Plan:
     """Return the plan with a schedule fitted to its path."""
     return replace(plan, betas=fit_schedule(plan, session), schedule="adaptive")
+
+
+def _plan_of(trial: Trial) -> Plan:
+    """Return the plan of a trial that is not an exact sum."""
+    assert trial.plan is not None
+    return trial.plan
 
 
 def _surely(trial: Trial) -> float:

@@ -334,13 +334,14 @@ def _least_chains(draft: Draft) -> int:
     """Return the smallest number of chains of a run."""
     if draft.is_resampled:
         return tuning.TOLERANCE.least_populations * draft.population
-    if draft.starts_from_phases and not draft.is_confirmed:
-        return tuning.TOLERANCE.least_chains_phases
+    if draft.starts_from_phases:
+        numbers = tuning.TOLERANCE
+        return numbers.least_chains_confirmed if draft.is_confirmed else numbers.least_chains_phases
     return tuning.TOLERANCE.least_chains
 
 
 def _least_steps(draft: Draft) -> int:
     """Return the smallest number of steps of a run."""
-    if draft.starts_from_phases and not draft.is_confirmed:
+    if draft.starts_from_phases:
         return tuning.TOLERANCE.least_steps_phases
     return 2 * tuning.TOLERANCE.first_steps_mixed if draft.starts_from_mixture else tuning.STEPS.least

@@ -51,35 +51,24 @@ def narrowed(
     """
     draft = _warmed_up(draft, goal, session)
     goal = replace(goal, deadline=time.perf_counter() + seconds)
-    first_steps = draft.plan.steps
-    if draft.variances and draft.starts_from_mixture:
-        first_steps = tuning.TOLERANCE.first_steps_mixed
-    has_trial = bool(draft.variances) and draft.starts_from_phases  # The trial of the path replaces the pilots there.
-    if not has_trial or (draft.is_confirmed and max(draft.variances.values()) <= tuning.TOLERANCE.variance_pilots):
+    if not (draft.variances and draft.starts_from_phases):  # The trial of the path replaces the pilots there.
+        first_steps = draft.plan.steps
+        if draft.variances and draft.starts_from_mixture:
+            first_steps = tuning.TOLERANCE.first_steps_mixed
         draft = explored(draft, first_steps, goal, session)
+    if draft.starts_from_phases:
+        return _narrowed_from_phases(draft, goal, session, grow), goal
     draft, chains = with_best_steps(draft, goal)
     first = draft.plan.chains.first
     for attempt in range(tuning.TOLERANCE.attempts):
-        may_grow = draft.starts_from_phases and not goal.is_fixed and attempt < tuning.TOLERANCE.growths
-        states: list[Array] | None = [] if may_grow else None
-        begin = time.perf_counter()
-        result, draft = _run(draft, chains, first, goal, session, states)
+        result, draft = _run(draft, chains, first, goal, session)
         first += result.chains
         ratio = half_width_of(result) / goal.half_width
-        # The next run takes about as long as this one, and the growth less.
-        has_time = 2.0 * (time.perf_counter() - begin) < goal.seconds_left
-        ahead = draft.plan.steps * _more_chains(result.chains, ratio)
-        is_worthwhile = ratio > tuning.TOLERANCE.far_off_phases and ahead > tuning.TUNING.growth.chain_steps
-        if grow is not None and states and is_worthwhile and has_time:
-            logger.info("the interval is ± %.2g: components are added to the mixture", half_width_of(result))
-            draft = grow(draft, result.log_weights, np.concatenate(states))
-            draft, chains = with_best_steps(draft, goal)
-            continue
         is_doubtful = _is_doubtful(result, ratio, draft)
         # A lower bound holds if the number of chains does not depend on what they find, so there is no second run.
         is_last = result.weights.one_sided or goal.is_fixed or attempt == tuning.TOLERANCE.attempts - 1
         far_off = tuning.TOLERANCE.far_off * (tuning.CHAINS.far_off_populations if draft.is_resampled else 1.0)
-        is_near = draft.starts_from_phases or (not is_doubtful and ratio <= far_off)  # There K·r is the same for any K.
+        is_near = not is_doubtful and ratio <= far_off
         if is_last or is_near or goal.seconds_left <= 0.0 or result.rounding >= goal.half_width:
             break
         rest = draft.plan.steps * _more_chains(result.chains, ratio)
@@ -92,6 +81,35 @@ def narrowed(
             break
         draft = other
     return _with_more_chains(result, draft, first, goal, session), goal
+
+
+def _narrowed_from_phases(draft: Draft, goal: Goal, session: Session, grow: Grow | None) -> Estimate:
+    """Return an estimate along a path from a mixture of phases, to which components are added after doubtful runs.
+
+    More steps do not make its weights more even, but more chains narrow the interval.
+    """
+    draft, chains = with_best_steps(draft, goal)
+    first = draft.plan.chains.first
+    for attempt in range(tuning.TOLERANCE.growths + 1):
+        states: list[Array] = []
+        begin = time.perf_counter()
+        result, draft = _run(draft, chains, first, goal, session, states)
+        if result.weights.one_sided:
+            return result
+        # The next run takes about as long as this one, and the growth less.
+        has_time = 2.0 * (time.perf_counter() - begin) < goal.seconds_left
+        may_grow = bool(states) and has_time and not goal.is_fixed and attempt < tuning.TOLERANCE.growths
+        log_weights, ratio = result.log_weights, half_width_of(result) / goal.half_width
+        ahead = draft.plan.steps * _more_chains(result.chains, ratio)
+        is_far_off = ratio > tuning.TOLERANCE.far_off_phases and ahead > tuning.TUNING.growth.chain_steps
+        if not (may_grow and is_far_off):
+            result = _with_more_chains(result, draft, first + result.chains, goal, session)
+        if grow is None or not may_grow or not (is_far_off or confidence.warnings_of(result.log_weights)):
+            break
+        logger.info("the interval is ± %.2g; components are added to the mixture", half_width_of(result))
+        first += result.chains
+        draft, chains = with_best_steps(grow(draft, log_weights, np.concatenate(states)), goal)
+    return result
 
 
 def _with_more_chains(result: Estimate, draft: Draft, first: int, goal: Goal, session: Session) -> Estimate:
@@ -137,11 +155,8 @@ def _warmed_up(draft: Draft, goal: Goal, session: Session) -> Draft:
 def _is_doubtful(result: Estimate, ratio: float, draft: Draft) -> bool:
     """Whether the weights cannot be trusted, and more steps or another mixture may improve them.
 
-    The interval is also far too wide if a mixture rarely starts where much of the weight is. On paths from mixtures
-    with fields on both sides more steps do not help, but more chains do.
+    The interval is also far too wide if a mixture rarely starts where much of the weight is.
     """
-    if draft.starts_from_phases:
-        return False
     is_broken = draft.starts_from_mixture and ratio > tuning.TOLERANCE.broken
     return is_broken or bool(confidence.warnings_of(result.log_weights))
 

@@ -54,7 +54,7 @@ class Tuning:
     )
     # Maximal number of these rounds.
     rounds: int = 4
-    # Exact samples may take this many times as long as the rounds, which they replace.
+    # Exact samples may take this many times as long as the search that they replace.
     exact_samples: float = 2.0
     # Maximal number of components that are fitted to exact samples.
     components_exactly: int = 96
@@ -74,6 +74,8 @@ class Tuning:
     tells: float = 25.0
     # A promising search is continued while the standard error of its trial is above this value.
     precise: float = 0.06
+    # If both paths agree and have standard errors below this value, their costs alone decide on a deeper search.
+    agree_within: float = 0.15
     # An answer with uneven weights, with given steps and chains, counts for at most this many times its own cost.
     uneven_costs: float = 8.0
     # Minimal steps of an answer along a path from a mixture that no exact sum confirms. With 16 to 128 steps phases of
@@ -215,6 +217,8 @@ class ToleranceTuning:
     # The same along a path from a mixture of phases that no exact sum confirms. Fewer chains missed states of a few
     # per cent of Z that one chain in a thousand reaches, and their interval was narrow.
     least_chains_phases: int = 4096
+    # The same if an exact sum has confirmed the path.
+    least_chains_confirmed: int = 512
     # Minimal number of steps along such a path. With twice as many steps and half the chains, one chain with a heavy
     # weight has twice the share of the sum; with half as many steps, weights become heavier.
     least_steps_phases: int = 500
@@ -237,7 +241,7 @@ class ToleranceTuning:
     far_off: float = math.sqrt(2.0)
     # Components are added to a mixture of phases if the interval is this many times wider than the goal.
     far_off_phases: float = 1.5
-    # This is done after at most this many runs.
+    # This is also done if the weights of a run cannot be trusted. It is done after at most this many runs.
     growths: int = 3
     # Maximal bytes of the final states of a run that components may be fitted to.
     state_bytes: float = 2.0**28
