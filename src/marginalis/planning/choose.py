@@ -33,7 +33,7 @@ from ..running.session import Session
 from ..statistics.confidence import effective_size, log_mean_exp, relative_error
 from ..statistics.weights import Weights
 from . import phases, tuning
-from .pilots import fit_schedule, refit
+from .pilots import fit_schedule, interpolated, linear_with_fine_end, refit
 from .trial import Trial, confirms, is_lower, relative_variance
 from .tuning import TUNING, Level
 
@@ -305,10 +305,11 @@ class Choice:
         changes: dict[str, Any] = {"first": TUNING.most_mixed * number}
         if together > 1:
             changes |= {"populations": chains // together, "resample_below": plan.usual_threshold}
-        betas = np.linspace(0.0, 1.0, steps + 1)
-        last = self._best(True) if plan.path.mixture is not None and together == 1 else None
+        is_mixed = plan.path.mixture is not None
+        betas = linear_with_fine_end(steps) if is_mixed else np.linspace(0.0, 1.0, steps + 1)
+        last = self._best(True) if is_mixed and together == 1 else None
         if last is not None and last.betas is not None and not is_new:
-            betas = np.interp(betas, np.linspace(0.0, 1.0, len(last.betas)), last.betas)
+            betas = interpolated(last.betas, steps)
         return by_words.pilot(OPINION, chains, betas, **changes).on_engine("auto")
 
     def take(

@@ -26,7 +26,7 @@ from ..running.session import Session
 from ..statistics import confidence
 from . import tuning
 from .choose import Choice
-from .pilots import refit
+from .pilots import interpolated, refit
 from .trial import relative_variance
 
 logger = logging.getLogger("marginalis")
@@ -116,9 +116,7 @@ class Draft:
         """Return the draft with another number of steps, spaced as its present ones."""
         if steps == self.plan.steps:
             return self
-        old = np.linspace(0.0, 1.0, self.plan.steps + 1)
-        betas = np.interp(np.linspace(0.0, 1.0, steps + 1), old, self.plan.betas)
-        return replace(self, plan=self.plan.with_steps(betas))
+        return replace(self, plan=self.plan.with_steps(interpolated(self.plan.betas, steps)))
 
     def with_variance(self, steps: int, variance: float) -> Draft:
         """Return the draft with one more measured relative variance."""

@@ -72,8 +72,16 @@ def equal_lengths(betas: Array, variances: Array, steps: int, fine_ends: bool = 
     """Return `steps` steps of equal length, where the step to β_k has the length √variances[k−1].
 
     With `fine_ends` the variances are taken step by step at both ends of the path and over wider intervals between.
-    Near the ends of a path from a mixture with fields on both sides they change within a few steps.
+    Near the ends of a path from a mixture with fields on both sides they change within a few steps. The last steps are
+    those of `with_fine_end`.
     """
+    if fine_ends and steps > _fine_steps(steps):
+        coarse = steps - _fine_steps(steps)
+        return with_fine_end(_equal_lengths(betas, variances, coarse, True), steps)
+    return _equal_lengths(betas, variances, steps, fine_ends)
+
+
+def _equal_lengths(betas: Array, variances: Array, steps: int, fine_ends: bool) -> Array:
     even = tuning.PILOTS.even_phases if fine_ends else tuning.PILOTS.even
     edges = _edges_finer_at_ends(len(variances)) if fine_ends else _even_edges(len(variances))
     rise = np.diff(betas)
@@ -86,6 +94,35 @@ def equal_lengths(betas: Array, variances: Array, steps: int, fine_ends: bool = 
     ends = np.concatenate([[0.0], np.cumsum(lengths)])
     ends[-1] = 1.0  # The sum has rounding errors.
     return np.interp(np.linspace(0.0, 1.0, steps + 1), ends, betas[edges])
+
+
+def with_fine_end(betas: Array, steps: int) -> Array:
+    """Return a schedule of `steps` steps, the last of which become shorter and shorter towards β = 1.
+
+    On a path from a mixture of phases the component is free at β = 1, where all components have their own shares. In
+    the last steps it changes from those that describe a state to the others, whose exponents may be hundreds of nats
+    lower. If 1 − β is not small beside the inverse of this difference before the last step, a few chains gain large
+    weights there, and most of them too little.
+    """
+    fine, gap = steps - (len(betas) - 1), 1.0 - betas[-2]
+    shrink = min(1.0, tuning.PILOTS.last_step / gap)
+    ends = 1.0 - gap * shrink ** (np.arange(1, fine + 1) / fine)
+    return np.concatenate([betas[:-1], ends, [1.0]]) if fine and shrink < 1.0 else interpolated(betas, steps)
+
+
+def linear_with_fine_end(steps: int) -> Array:
+    """Return equal steps, except for the last ones, which become shorter and shorter."""
+    return with_fine_end(np.linspace(0.0, 1.0, steps - _fine_steps(steps) + 1), steps)
+
+
+def _fine_steps(steps: int) -> int:
+    """Return how many of the steps of a path from a mixture of phases make its end finer."""
+    return min(tuning.PILOTS.fine_steps, steps // tuning.PILOTS.fine_share)
+
+
+def interpolated(betas: Array, steps: int) -> Array:
+    """Return `steps` steps that are spaced as those of another schedule."""
+    return np.interp(np.linspace(0.0, 1.0, steps + 1), np.linspace(0.0, 1.0, len(betas)), betas)
 
 
 def _even_edges(steps: int) -> NDArray[np.int64]:

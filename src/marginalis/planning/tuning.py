@@ -311,6 +311,13 @@ class PilotTuning:
     even: float = 0.1
     # The same for a path from a mixture with fields on both sides.
     even_phases: float = 0.2
+    # Number of steps at the end of such a path that become shorter and shorter towards β = 1. With them, the weights of
+    # models with few phases are twice as even, and the groups of chains with weights of 20 to 200 are gone.
+    fine_steps: int = 40
+    # At most one step in so many is one of these.
+    fine_share: int = 8
+    # Length of the last of them, in β.
+    last_step: float = 1e-5
 
 
 @dataclass(frozen=True)
