@@ -76,7 +76,7 @@ def test_a_path_from_a_mixture_goes_to_the_reference(plans):
 
 
 def test_second_opinions_have_kernels(plans, monkeypatch):
-    monkeypatch.setattr("marginalis.planning.choose.soon", lambda *ignored: None)
+    monkeypatch.setattr("marginalis.planning.search.soon", lambda *ignored: None)
     mg.estimate(mg.ising_grid((4, 4), coupling=0.3, periodic=True), draws="planes", chains=100)
     asked = [plan for plan in plans if plan.path.mixture is not None]
     assert {(plan.placement.draws, plan.placement.engine) for plan in asked} == {("words", "numba")}

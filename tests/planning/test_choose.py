@@ -11,7 +11,7 @@ import marginalis as mg
 from marginalis.engines.plan import make_plan
 from marginalis.examples import rbm_hopfield
 from marginalis.paths.mixture import Mixture, fit_mixture
-from marginalis.planning import choose, phases, tuning
+from marginalis.planning import phases, search, tuning
 from marginalis.planning.choose import Choice
 from marginalis.planning.quenches import quench, quenched_mixture
 from marginalis.planning.run_chosen import _few_effective
@@ -88,8 +88,8 @@ def test_quenches_end_in_both_phases():
 @pytest.fixture
 def without_exact_sums(monkeypatch):
     """Every model counts as too large for an exact sum in the choice of a path."""
-    monkeypatch.setattr(choose, "soon", lambda *_: None)
-    monkeypatch.setattr(choose, "enumerated_states", lambda *_: None)
+    monkeypatch.setattr(search, "soon", lambda *_: None)
+    monkeypatch.setattr(search, "enumerated_states", lambda *_: None)
 
 
 def test_the_default_call_finds_a_hidden_phase(without_exact_sums):
@@ -149,7 +149,7 @@ def test_an_answer_below_the_exact_sum_is_replaced_or_has_a_warning(monkeypatch)
     found = mg.estimate(model, seed=1, chains=300)
     assert abs(found.log_z - exact) < 4.5 * found.stderr
     assert found.base == "phases"
-    monkeypatch.setattr(choose.Choice, "search", lambda self, plain: None)
+    monkeypatch.setattr(Choice, "search", lambda self, plain: None)
     for options in ({"chains": 300}, {"tolerance": 0.1}):
         missed = mg.estimate(model, seed=1, **options)
         assert abs(missed.log_z - exact + np.log(2.0)) < 4.5 * missed.stderr

@@ -11,7 +11,7 @@ from conftest import moments_model, z_score
 import marginalis as mg
 from marginalis.engines import placement
 from marginalis.examples import rbm_gaussian, rbm_hopfield
-from marginalis.planning import choose, draft, narrowing, tolerance, tuning
+from marginalis.planning import draft, narrowing, search, tolerance, tuning
 from marginalis.random import OPINION, PILOT, QUENCH, stream
 from marginalis.statistics import confidence
 
@@ -170,7 +170,7 @@ def test_pilots_share_no_chains_with_the_answer(plans):
 
 def test_trials_share_no_chains_with_the_answer(plans, monkeypatch):
     """If the path is left open, all runs before the choice have random streams of their own."""
-    monkeypatch.setattr(choose, "enumerated_states", lambda *_: None)  # Sweeps look for phases.
+    monkeypatch.setattr(search, "enumerated_states", lambda *_: None)  # Sweeps look for phases.
     r = mg.estimate(rbm_hopfield(10, 20, temperature=1 / 20, seed=1), tolerance=0.02, seed=4, first_chain=500)
     others = {stream(4, purpose) for purpose in (PILOT, QUENCH, OPINION)}
     assert {p.chains.seed for p in plans} == {4} | others

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 
 import marginalis as mg
 from marginalis.examples import rbm_gaussian
-from marginalis.planning import choose, tuning
+from marginalis.planning import search, tuning
 from marginalis.studies import calibration, calls, families, hard_families, training
 from marginalis.studies.finished_parts import FinishedParts
 from marginalis.studies.intervals import FAST, SLOW
@@ -100,8 +100,8 @@ def test_whole_calls_without_exact_sums_and_resumed(monkeypatch, tmp_path):
     """No exact sum confirms a path, the switch is restored, and finished parts are not repeated."""
     easy = families.Case("easy", "", (1.0,), lambda x, seed: rbm_gaussian(6, 9, seed=seed))
     asked = []
-    soon = choose.soon
-    monkeypatch.setattr(choose, "soon", lambda *given: asked.append(1) or soon(*given))
+    soon = search.soon
+    monkeypatch.setattr(search, "soon", lambda *given: asked.append(1) or soon(*given))
     monkeypatch.setattr(calls, "ANSWERS", {"default call": calls.ANSWERS["default call"]})
     before = tuning.TUNING
     first = calls.judge_calls([easy], 1, 0, 1, without_exact=True, parts=FinishedParts(tmp_path / "parts"))

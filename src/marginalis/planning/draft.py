@@ -334,7 +334,10 @@ def _least_chains(draft: Draft) -> int:
         return tuning.TOLERANCE.least_populations * draft.population
     if draft.starts_from_phases:
         numbers = tuning.TOLERANCE
-        return numbers.least_chains_confirmed if draft.is_confirmed else numbers.least_chains_phases
+        if draft.is_confirmed:
+            return numbers.least_chains_confirmed
+        is_even = max(draft.variances.values(), default=math.inf) <= numbers.variance_pilots
+        return numbers.least_chains_even if is_even else numbers.least_chains_phases
     return tuning.TOLERANCE.least_chains
 
 

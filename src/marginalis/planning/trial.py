@@ -37,6 +37,11 @@ class Trial:
         return self.plan is not None and self.plan.path.mixture is not None
 
     @property
+    def is_even(self) -> bool:
+        """Whether the weights are so even that a finer mixture would gain little."""
+        return self.tells and relative_variance(self.log_variance) <= tuning.TOLERANCE.variance_pilots
+
+    @property
     def tells(self) -> bool:
         """Whether enough weights are effective to predict how uneven the weights of the answer will be."""
         return self.log_weights is not None and effective_size(self.log_weights) >= tuning.TUNING.tells

@@ -217,6 +217,8 @@ class ToleranceTuning:
     # The same along a path from a mixture of phases that no exact sum confirms. Fewer chains missed states of a few
     # per cent of Z that one chain in a thousand reaches, and their interval was narrow.
     least_chains_phases: int = 4096
+    # The same if the weights of the trial are even.
+    least_chains_even: int = 1024
     # The same if an exact sum has confirmed the path.
     least_chains_confirmed: int = 512
     # Minimal number of steps along such a path. With twice as many steps and half the chains, one chain with a heavy
