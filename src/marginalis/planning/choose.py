@@ -76,12 +76,15 @@ class Choice(Search):
         # them and missed 0.2 nats without a sign.
         if self.plan.path.end.has_terms or is_lower(mixed, plain, TUNING.apart):
             return False
+        # Independent units describe the many states of a sparse glass badly, and uneven weights show it.
+        if not (self.is_dense or mixed.is_even):
+            return False
         # A plain path of few effective chains agrees with anything.
         if confirms(mixed, plain) and (plain.tells or not self.is_dense):
             return mixed.cost < TUNING.worth * plain.cost
         if self.is_dense:
             return True
-        return (mixed.tells or mixed.log_z > plain.log_z) and mixed.cost < TUNING.worth_proving * plain.cost
+        return mixed.cost < TUNING.worth_proving * plain.cost
 
     def is_worth_looking(self, plain: Trial) -> bool:
         """Whether the plain path is so expensive that a search for another path may pay."""

@@ -107,9 +107,10 @@ class Search:
             return False
         best = min(plain, mixed, key=lambda x: x.cost)
         # Phases of dense models are nearly independent units in some fields; phases of sparse models seldom are. A
-        # plain path of few effective chains may be high by chance.
+        # plain path of few effective chains needs a search even if it is higher: the mixture has only begun to grow.
         gain, error = mixed.log_z - plain.log_z, math.hypot(mixed.error, plain.error)
         promises = gain > (-TUNING.apart if self.is_dense else TUNING.acquits_within) * error
+        promises = promises or (self.is_dense and not plain.tells)
         promises = promises or (mixed.tells and mixed.cost < TUNING.promising * plain.cost)
         share = TUNING.deeper if promises else TUNING.deeper_without_promise
         ahead = self.operations_ahead(best)
