@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from numba import njit
+from numba import config, njit
 
 from marginalis.simd.cache import kernel
 from marginalis.simd.draws import CALLED
@@ -53,7 +53,9 @@ def summed_halves(x, first, last):
     return total
 
 
-def test_a_kernel_has_the_code_of_its_parts_which_have_none():
+def test_a_kernel_has_the_code_of_its_parts_which_have_none(monkeypatch, tmp_path):
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))  # A kernel that an earlier run has stored has no parts.
+
     @kernel(plain=True, error_model="numpy")
     def both(x, out):
         out[0] = summed_halves(x, smaller(len(x), 2), larger(2, len(x)))
