@@ -10,6 +10,7 @@ from conftest import moments_model, z_score
 
 import marginalis as mg
 from marginalis.engines import placement
+from marginalis.engines.plan import make_plan
 from marginalis.examples import rbm_gaussian, rbm_hopfield
 from marginalis.planning import draft, narrowing, search, tolerance, tuning
 from marginalis.random import OPINION, PILOT, QUENCH, stream
@@ -302,3 +303,13 @@ def test_double_precision_is_taken_if_single_is_too_coarse(monkeypatch, plans):
     r = mg.estimate(rbm_gaussian(8, 12, temperature=0.2), tolerance=0.05, base="uniform")
     assert half_width(r) <= 0.05
     assert {plan.placement.precision for plan in plans[2:]} == {"double"}
+
+
+def test_a_run_that_shows_more_variance_than_the_pilots_changes_the_prediction():
+    """The pilots say that r falls slowly with K; a run with few steps and many chains has shown that it does not."""
+    plan = make_plan(rbm_gaussian(6, 8), steps=64)
+    pilots = draft.Draft(plan).with_variance(64, 1.6).with_variance(128, 1.2)
+    run = pilots.with_variance(45, 50.0)
+    assert draft.prediction(pilots).power == pytest.approx(math.log(math.log(2.2) / math.log(2.6)) / math.log(2.0))
+    assert draft.prediction(run).power == -1.0
+    assert draft.prediction(run.with_variance(64, 1.6)).power == draft.prediction(pilots).power

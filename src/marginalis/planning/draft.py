@@ -120,7 +120,8 @@ class Draft:
 
     def with_variance(self, steps: int, variance: float) -> Draft:
         """Return the draft with one more measured relative variance."""
-        return replace(self, variances={**self.variances, steps: variance})
+        others = {k: r for k, r in self.variances.items() if k != steps}
+        return replace(self, variances={**others, steps: variance})
 
     def with_pilot(self, steps: int, variance: float) -> Draft:
         """Return the draft with the relative variance that a pilot has measured, and log it."""
@@ -262,12 +263,18 @@ class PredictedVariance(NamedTuple):
 
 
 def prediction(draft: Draft) -> PredictedVariance:
-    """Return the prediction of r(K) from the two pilots with the most steps, or from the only one."""
+    """Return the prediction of r(K) from the pilot with the most steps and another measurement.
+
+    The other one is the last measurement, which may be a run with many more chains than a pilot, or the pilot with the
+    next fewer steps.
+    """
     *earlier, (steps, variance) = sorted(draft.variances.items())
     if not earlier:
         return PredictedVariance(steps, variance, -1.0, draft.starts_from_phases)
-    last, before = (math.log1p(max(r, _LEAST_VARIANCE)) for r in (variance, earlier[-1][1]))
-    power = math.log(last / before) / math.log(steps / earlier[-1][0])
+    newest = list(draft.variances)[-1]
+    fewer = earlier[-1][0] if newest == steps else newest
+    last, before = (math.log1p(max(r, _LEAST_VARIANCE)) for r in (variance, draft.variances[fewer]))
+    power = math.log(last / before) / math.log(steps / fewer)
     return PredictedVariance(steps, variance, min(max(power, -1.0), 0.0), False)
 
 
