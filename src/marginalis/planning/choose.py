@@ -133,18 +133,21 @@ class Choice(Search):
         logger.info("the path from %s finds more than that from %s and replaces it", better.name, plan.path.name)
         return better.plan
 
-    def above(self, result: Weights) -> Trial | None:
-        """Return the trial that has found most of what an estimate has missed, if there is one."""
+    def above(self, result: Weights, apart_exactly: float = TUNING.apart) -> Trial | None:
+        """Return the trial that has found most of what an estimate has missed, if there is one.
+
+        Below an exact sum, an estimate has missed something if they differ by `apart_exactly` standard errors.
+        """
 
         def is_above(x: Trial) -> bool:
-            apart = TUNING.apart_exactly if x.plan is None else TUNING.apart
+            apart = apart_exactly if x.plan is None else TUNING.apart
             return x.log_z - result.log_z > result.rounding + apart * math.hypot(x.error, result.stderr)
 
         return max(filter(is_above, self.trials), key=surely, default=None)
 
     def doubts(self, result: Weights) -> tuple[str, ...]:
         """Return a warning that names the path that finds more than an estimate, if there is one."""
-        above = self.above(result)
+        above = self.above(result, TUNING.apart_exactly)
         if above is None:
             return ()
         if above.plan is None:
