@@ -141,7 +141,7 @@ class Choice(Search):
 
         def is_above(x: Trial) -> bool:
             apart = apart_exactly if x.plan is None else TUNING.apart
-            return x.log_z - result.log_z > result.rounding + apart * math.hypot(x.error, result.stderr)
+            return x.log_z - result.log_z > result.rounding + apart * math.hypot(x.careful_error, result.stderr)
 
         return max(filter(is_above, self.trials), key=surely, default=None)
 

@@ -339,4 +339,4 @@ def plan_of(trial: Trial) -> Plan:
 
 def surely(trial: Trial) -> float:
     """Return a value that ln Z almost certainly exceeds, by this trial."""
-    return trial.log_z - TUNING.apart * trial.error
+    return trial.log_z - TUNING.apart * trial.careful_error

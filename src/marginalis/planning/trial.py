@@ -37,6 +37,14 @@ class Trial:
         return self.plan is not None and self.plan.path.mixture is not None
 
     @property
+    def careful_error(self) -> float:
+        """The error, increased if few chains are effective.
+
+        One chain with all of the weight has a standard error of 1, but P(ln Ẑ > ln Z + a) ≤ e^−a is all that is known.
+        """
+        return self.error * (1.0 + self.error)
+
+    @property
     def is_even(self) -> bool:
         """Whether the weights are so even that a finer mixture would gain little."""
         return self.tells and relative_variance(self.log_variance) <= tuning.TOLERANCE.variance_pilots
