@@ -11,6 +11,7 @@ from marginalis.answers import estimate as estimate_file
 from marginalis.engines.plan import make_plan
 from marginalis.examples import rbm_gaussian, rbm_hopfield
 from marginalis.paths.base import make_base
+from marginalis.planning import pilots, tuning
 from marginalis.planning.pilots import equal_lengths, plan_with_pilots
 from marginalis.random import PILOT, stream
 from marginalis.running.session import Session
@@ -291,3 +292,20 @@ def test_curves_of_other_steps_are_not_joined():
     one, two = (mg.estimate(moments_model(), steps=steps, chains=5, record=True) for steps in (4, 8))
     with pytest.raises(ValueError, match="different steps"):
         one.curve + two.curve
+
+
+@pytest.mark.parametrize("steps", [1, 7, 32, 500, 4000])
+def test_schedules_of_paths_from_phases_end_in_ever_shorter_steps(steps):
+    betas = pilots.linear_with_fine_end(steps)
+    fine = pilots._fine_steps(steps)
+    rise = np.diff(betas)
+    assert len(betas) == steps + 1
+    assert (betas[0], betas[-1]) == (0.0, 1.0)
+    assert (rise > 0.0).all()
+    assert np.allclose(rise[: steps - fine - 1], 1.0 / (steps - fine))
+    if fine:
+        assert rise[-1] == pytest.approx(tuning.PILOTS.last_step)
+        assert (np.diff(rise[-1 - fine : -1]) < 0.0).all()
+    # A schedule that ends in a step as short as that has no room for shorter ones, and is interpolated.
+    short = np.array([0.0, 1.0 - 1e-6, 1.0])
+    assert np.array_equal(pilots.with_fine_end(short, 4), pilots.interpolated(short, 4))
