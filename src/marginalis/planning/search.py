@@ -238,7 +238,8 @@ class Search:
     ) -> Trial:
         """Run a few chains along a path; with `together` > 1 in resampled populations of this size.
 
-        The steps are equal, unless a schedule was fitted to an earlier mixture that this one is not new beside.
+        The steps are equal, with a fine end on paths from mixtures. A mixture that was made from an earlier one takes the
+        schedule that was fitted to the trial of that one; with `is_new` it was not.
         """
         if steps is None:
             steps = min(max(plan.steps // TUNING.coarser, TUNING.fewest_steps), TUNING.most_steps, plan.steps)

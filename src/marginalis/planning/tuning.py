@@ -78,8 +78,7 @@ class Tuning:
     agree_within: float = 0.15
     # An answer with uneven weights, with given steps and chains, counts for at most this many times its own cost.
     uneven_costs: float = 8.0
-    # Minimal steps of an answer along a path from a mixture that no exact sum confirms. With 16 to 128 steps phases of
-    # half the weight were missed without a warning.
+    # Number of steps for which the search predicts how uneven the weights of an answer from a mixture will be.
     mixed_steps: int = 1000
     # Minimal chain·steps that the cost of an answer along such a path is counted as.
     usual_chain_steps: float = 1e6
