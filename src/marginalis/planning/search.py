@@ -238,8 +238,8 @@ class Search:
     ) -> Trial:
         """Run a few chains along a path; with `together` > 1 in resampled populations of this size.
 
-        The steps are equal, with a fine end on paths from mixtures. A mixture that was made from an earlier one takes the
-        schedule that was fitted to the trial of that one; with `is_new` it was not.
+        The steps are equal, with a fine end on paths from mixtures. A mixture that was made from an earlier one takes
+        the schedule that was fitted to the trial of that one, unless it `is_new`.
         """
         if steps is None:
             steps = min(max(plan.steps // TUNING.coarser, TUNING.fewest_steps), TUNING.most_steps, plan.steps)
